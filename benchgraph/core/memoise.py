@@ -34,6 +34,23 @@ W = TypeVar("W")
 More = TypeVarTuple("More")
 
 
+def memoised_by(function: Callable[[W, Unpack[More]], R]) -> Callable[[W, Unpack[More]], R]:
+    """A function of a frozen value and hashable values that stores its results in the first one, by the others; as with `memoised`."""
+    key = f"_{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def memoised_function(owner: W, *more: *More) -> R:
+        results: dict[tuple[Any, ...], R] | None = getattr(owner, key, None)
+        if results is None:
+            results = {}
+            object.__setattr__(owner, key, results)
+        if more not in results:
+            results[more] = function(owner, *more)
+        return results[more]
+
+    return memoised_function
+
+
 def memoised_within(function: Callable[[W, N, Unpack[More]], R]) -> Callable[[W, N, Unpack[More]], R]:
     """A function of a frozen value, one of its parts and hashable values that stores its results in the first one, by the identity of the
     part and by the others.

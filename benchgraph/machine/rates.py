@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS
+from benchgraph.core.memoise import memoised_by
 
 Level = Literal["l1", "l2", "l3", "dram"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # fastest first
@@ -254,6 +255,7 @@ class Rates:
         }
         return replace(self, cores=cores, l3=replace(self.l3, **together["l3"]), dram=replace(self.dram, **together["dram"]))
 
+    @memoised_by
     def _throughput(self, level: Level, what: str, cores: int) -> float:
         found: CoreCache | SharedCache = getattr(self, level)
         if isinstance(found, CoreCache):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from heapq import heapify, heappop, heappush
 from itertools import groupby
 from math import ceil, inf, prod
 from typing import TypeAlias, TypeVar
@@ -93,9 +94,15 @@ def _costed(
         if costs.least_in_blocks(nb) < below:
             yield from until_worse(in_blocks(nest, (nb,), target.cores, may_spread=may_spread, rows=rows), _without_rows, costs)
     first = second = below
-    for least, (mb, nb) in sorted((costs.least(*call), call) for call in calls(nest, widths, rows)):
+    bounds = [(costs.least(*call, is_in_l1=True), call, False) for call in calls(nest, widths, rows)]
+    heapify(bounds)
+    while bounds:
+        least, (mb, nb), is_full = heappop(bounds)
         if least > max(second if below == inf else first, (1 + ALIKE) * first):
             return
+        if not is_full:
+            heappush(bounds, (costs.least(mb, nb), (mb, nb), True))
+            continue
         for schedule in around(nest, mb, nb, target.cores, may_spread=may_spread):
             cost = costs(schedule)
             first, second = sorted((first, second, cost.total))[:2]

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from math import ceil, log2, prod
+from math import ceil, inf, log2, prod
 from typing import Any, cast
 
 from benchgraph.machine.rates import Kernels
@@ -91,16 +91,37 @@ class Costs:
         far = {name: share * nbytes for name, nbytes in run.far.items()}
         return self.cost(run, far, run.from_memory(touched, self.target), self._of_others(run))
 
-    def least(self, mb: int, nb: int) -> float:
-        """Nanoseconds below which no schedule of the only product is, with calls of so many rows and columns: an equal share of them, and
-        what each of them reads from beyond L1, wherever other loops are around."""
-        gemm, nb = self.nest.first, min(nb, self.nest.first.n)
-        calls = calls_of(gemm, self.target, mb, nb, frozenset())
-        arithmetic = self.rates.ns(calls.cycles)
-        l2 = calls.count * anew(gemm, mb, nb, self.target.l1_bytes) / self.rates.read_bytes_per_ns("l2")
-        hidden_share = max(self.rates.kernels.hidden_share, self.rates.kernels.l2_hidden_share)
-        ns = prod(gemm.batch) * (overlapped(arithmetic, l2, hidden_share) + calls.count * self.rates.overheads.kernel_call_ns)
-        return min(ns, ns / self.target.cores + self.rates.fork_join_ns(2))
+    def least(self, mb: int, nb: int, *, is_in_l1: bool = False) -> float:
+        """Nanoseconds below which no schedule of the only product is, with calls of so many rows and columns: an equal share of them, what
+        each of them reads from beyond L1, wherever other loops are around, and what all access at least once. is_in_l1: as if L1 held all
+        that calls read, which is found faster."""
+        gemm, nb, rates = self.nest.first, min(nb, self.nest.first.n), self.rates
+        calls, entries = calls_of(gemm, rates, mb, nb, frozenset()), prod(gemm.batch)
+        arithmetic, count = entries * rates.ns(calls.cycles), entries * calls.count
+        near = 0.0 if is_in_l1 else count * anew(gemm, mb, nb, self.target.l1_bytes)
+        rest, rest_of_l2 = 1 - rates.kernels.hidden_share, 1 - rates.kernels.l2_hidden_share
+        found = list[float]()
+        for cores, (l2, l3), fork_join in self._once:
+            l2 = max(l2, near / cores / rates.read_bytes_per_ns("l2"))
+            longest = (1 - max(rest, rest_of_l2)) * max(arithmetic / cores, l2, l3)
+            hidden = rest * (arithmetic / cores + l3) + rest_of_l2 * l2
+            found.append(longest + hidden + count / cores * rates.overheads.kernel_call_ns + fork_join)
+        return min(found)
+
+    @cached_property
+    def _once(self) -> list[tuple[int, tuple[float, float], float]]:
+        """For one core and for all, nanoseconds of what an equal share of them accesses of the only product at least once, from beyond L1
+        and from beyond L2, and those of fork and join."""
+        gemm, target, rates = self.nest.first, self.target, self.rates
+        sizes = [operand.nbytes(gemm.extents) for operand in gemm.operands]
+        moved = sum((1 + operand.is_written) * nbytes for operand, nbytes in zip(gemm.operands, sizes, strict=True))
+        is_near = gemm.blocks is None and not dropped(sum(sizes), target.llc_bytes or inf)
+        found = list[tuple[int, tuple[float, float], float]]()
+        for cores in {1, target.cores}:
+            l2 = dropped(sum(sizes) / cores, target.l1_bytes) * moved / cores / rates.read_bytes_per_ns("l2")
+            l3 = dropped(sum(sizes) / cores, target.l2_bytes) * moved / rates.read_bytes_per_ns("l3", cores) if is_near else 0.0
+            found.append((cores, (l2, l3), rates.fork_join_ns(min(cores, 2))))
+        return found
 
     def least_in_blocks(self, nb: int) -> float:
         """Nanoseconds below which no schedule of the only product is that makes blocks of its weights, with calls of so many columns: an
@@ -109,8 +130,12 @@ class Costs:
         gemm, nb = self.nest.first, min(nb, self.nest.first.n)
         if gemm.blocks is None or not gemm.blocks.cycles:
             return 0.0
-        cycles = calls_of(gemm, self.target, gemm.m, nb, frozenset()).cycles
-        ns = prod(gemm.batch) * self.rates.ns(cycles) + self.run.made_ns(self.nest.steps)
+        cycles = calls_of(gemm, self.rates, gemm.m, nb, frozenset()).cycles
+        return self._equal_share(self.rates.ns(cycles), self.run.made_ns(self.nest.steps))
+
+    def _equal_share(self, of_entry: float, of_all: float = 0.0) -> float:
+        """Of the nanoseconds that all batch entries take, and of others: on one core, or on all that fork and join."""
+        ns = prod(self.nest.first.batch) * of_entry + of_all
         return min(ns, ns / self.target.cores + self.rates.fork_join_ns(2))
 
     def cost(self, run: Run, far: Mapping[str, float], from_memory: float, of_others: float) -> Cost:
@@ -119,22 +144,20 @@ class Costs:
         l3_ns, memory_ns = (own.cores / rates.read_bytes_per_ns(level, own.cores) for level in ("l3", "dram"))
         share = min(from_memory / all_far, 1.0) if all_far else 0.0
         waits = run.waits | self._unfetched(run)
-        each = [
-            (part, part.calls, own.calls * (prod(loop.trips for loop in part.loops) if len(run.parts) > 1 else 1)) for part in run.parts
-        ]
-        awaited = sum(nbytes for name, nbytes in far.items() if name in waits)
+        each = [(part, own.calls * (prod([loop.trips for loop in part.loops]) if len(run.parts) > 1 else 1)) for part in run.parts]
+        awaited = sum([nbytes for name, nbytes in far.items() if name in waits])
         started = run.starts * far[run.parts[0].step.tensors[1]] if run.starts else 0.0
         starts = (1 - share) * started * rates.latency_ns("l3"), share * started * rates.latency_ns("dram")
         starts_wait = bool(run.starts) and run.parts[0].step.tensors[1] in run.waits
         awaited_ns = awaited * ((1 - share) * l3_ns + share * memory_ns) + (sum(starts) if starts_wait else 0.0)
         return Cost(
-            rates.ns(sum(count / calls.count * calls.cycles for _, calls, count in each) + self._reduced(run)),
+            rates.ns(sum([count / part.calls.count * part.calls.cycles for part, count in each]) + self._reduced(run)),
             run.near / rates.read_bytes_per_ns("l2"),
             (1 - share) * (all_far - awaited) * l3_ns + (0.0 if starts_wait else starts[0]),
             share * (all_far - awaited) * memory_ns + (0.0 if starts_wait else starts[1]),
             (of_others / LINE_BYTES + self._lines_behind_columns(run)) * rates.written.line_ns,
-            awaited_ns + run.unhidden_ns + sum(self._waiting(part, count, own.cores) for part, _, count in each) + self._unhidden(run),
-            sum(count for _, _, count in each) * rates.overheads.kernel_call_ns,
+            awaited_ns + run.unhidden_ns + sum([self._waiting(part, count, own.cores) for part, count in each]) + self._unhidden(run),
+            sum([count for _, count in each]) * rates.overheads.kernel_call_ns,
             rates.fork_join_ns(own.cores),
             rates.kernels,
         )

@@ -229,8 +229,12 @@ class Schedule(HasText):
         """Whether an operand is fetched ahead."""
         return any(isinstance(p, Prefetch) for p in self.primitives)
 
+    @cached_property
+    def _loops(self) -> dict[type[_Loops], tuple[str, ...]]:
+        return {type(p): p.loops for p in self.primitives if isinstance(p, _Loops)}
+
     def _named(self, kind: type[_Loops]) -> tuple[str, ...]:
-        return next((p.loops for p in self.primitives if isinstance(p, kind)), ())
+        return self._loops.get(kind, ())
 
 
 @lru_cache(maxsize=4096)

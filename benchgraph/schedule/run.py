@@ -9,8 +9,8 @@ from functools import partial
 from itertools import product
 from math import ceil, inf, prod
 
-from benchgraph.core.memoise import memoised_within
-from benchgraph.machine.rates import Level
+from benchgraph.core.memoise import memoised_by, memoised_within
+from benchgraph.machine.rates import Level, Rates
 from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import PAGE_BYTES, Target
 from benchgraph.schedule.gemm import Gemm
@@ -31,11 +31,11 @@ class Calls:
 
 
 @memoised_within
-def calls_of(gemm: Gemm, target: Target, mb: int, nb: int, parts: frozenset[str]) -> Calls:
+def calls_of(gemm: Gemm, rates: Rates, mb: int, nb: int, parts: frozenset[str]) -> Calls:
     """Those of the last rows and columns among them, but for axes of which a core does not go through all blocks."""
     sizes = (_blocks(gemm.m, mb, has_last="m" not in parts), _blocks(gemm.n, nb, has_last="n" not in parts))
     kinds = [(i * j, m, n) for (i, m), (j, n) in product(*sizes)]
-    total = sum(count * cycles(gemm.kernel, m, n, rates(target)) for count, m, n in kinds)
+    total = sum(count * cycles(gemm.kernel, m, n, rates) for count, m, n in kinds)
     return Calls(sum(count for count, _, _ in kinds), total)
 
 
@@ -45,17 +45,27 @@ def _blocks(extent: int, size: int, *, has_last: bool) -> list[tuple[int, int]]:
     return [(count, each) for count, each in ((whole, size), (1, rest)) if count and each and (has_last or each == size)]
 
 
-@memoised_within
+@memoised_by
 def _traffic(gemm: Gemm, mb: int, nb: int) -> Traffic:
     """Of one call."""
     return Traffic.of(inner_loops(gemm, mb, nb), gemm.operands, gemm.extents)
 
 
-@memoised_within
+@memoised_by
 def anew(gemm: Gemm, mb: int, nb: int, cache_bytes: int) -> float:
     """Bytes of one call from beyond a cache, without those that may stay there from call to call."""
     traffic = _traffic(gemm, mb, nb)
     return sum(traffic.beyond(cache_bytes, stays=0.0)) * traffic.dropped(cache_bytes)
+
+
+@memoised_by
+def _of_all_columns(gemm: Gemm, mb: int, nb: int, cache_bytes: float) -> tuple[float, ...]:
+    """By operand, bytes of calls that go through all columns, from beyond a cache."""
+    return _traffic(gemm, mb, nb).inside((_columns(gemm, nb),)).beyond(cache_bytes)
+
+
+def _columns(gemm: Gemm, nb: int) -> Loop:
+    return Loop("n", ceil(gemm.n / nb))
 
 
 @dataclass(frozen=True)
@@ -121,10 +131,11 @@ class Runs:
             computed = nest.computed(mb, columns[0])
             own = replace(own, loops=tuple(Loop(axis, trips * computed if axis == "n" else trips) for axis, trips in own.loops))
         steps = nest.in_blocks(columns[0]) if columns else nest.steps
-        parts = tuple(self._part(step, mb, step.nb, (Loop("n", ceil(step.gemm.n / step.nb)),), own.parts) for step in steps)
-        tasks = _tasks(nest, steps, mb, target).inside(own.loops)
-        of_all = dict(zip((operand.name for operand in tasks.operands), tasks.nbytes[0], strict=True))
-        beyond, made_ns = partial(_moved, tasks, parts, own), own.tasks * self.made_ns(nest.steps)
+        parts = tuple(self._part(step, mb, step.nb, (_columns(step.gemm, step.nb),), own.parts) for step in steps)
+        names, task = _tasks(nest, steps, mb, target)
+        tasks = task.inside(own.loops)
+        beyond, made_ns = partial(_moved, names, tasks, parts, own), own.tasks * self.made_ns(nest.steps)
+        of_all = dict(zip(names, tasks.nbytes[0], strict=True))
         near = sum(beyond(target.l1_bytes).values())
         return Run(nest, own, parts, of_all, beyond(target.l2_bytes), near, beyond, is_by_rows=True, waits=self.waits, unhidden_ns=made_ns)
 
@@ -209,7 +220,7 @@ class Runs:
 
     def _part(self, step: Step, mb: int, nb: int, loops: tuple[Loop, ...], parts: frozenset[str]) -> Part:
         nb = min(nb, step.gemm.n)
-        return Part(step, mb, nb, loops, calls_of(step.gemm, self.target, mb, nb, parts))
+        return Part(step, mb, nb, loops, calls_of(step.gemm, self.rates, mb, nb, parts))
 
     def made_ns(self, steps: Sequence[Step]) -> float:
         """To pack or convert all weights once."""
@@ -217,32 +228,39 @@ class Runs:
         return self.rates.ns(sum(gemm.n * gemm.k * blocks.cycles / self.target.lanes for gemm, blocks in makers if blocks is not None))
 
 
-def _tasks(nest: Nest, steps: Sequence[Step], mb: int, target: Target) -> Traffic:
-    """A task, as a box of the loops over tasks and blocks of scores. What it prefetches is there beside what it reads."""
+def _tasks(nest: Nest, steps: Sequence[Step], mb: int, target: Target) -> tuple[tuple[str, ...], Traffic]:
+    """A task, as a box of the loops over tasks and blocks of scores, and the names of its operands. What it prefetches is there beside what
+    it reads."""
     found = dict[str, Operand]()
-    ahead = nest.ahead if steps == nest.steps and nest.prefetches(mb, target) else ()
     for step in steps:
-        box = {**{axis: extent for axis, extent in step.gemm.extents.items() if axis[0] != "b"}, "m": mb}
-        for name, operand in zip(step.tensors, step.gemm.operands, strict=True):
-            axes = [axis for axis in operand.axes if axis == "m" or axis[0] == "b"] if name not in nest.temporaries else []
-            axes += ["n"] if step.blocked in operand.axes and name not in nest.temporaries else []
-            made, before = Operand.dense(name, 8 * operand.nbytes(box), axes, is_written=operand.is_written), found.get(name)
+        for port, name in enumerate(step.tensors):
+            made, before = _of_task(step.gemm, port, mb, step.blocked, name in nest.temporaries), found.get(name)
             if before is not None:
                 made = replace(max(made, before, key=lambda each: each.bits), is_written=made.is_written or before.is_written)
             found[name] = made
     for operand in nest.others:
         found[operand.name] = Operand.dense(operand.name, 8 * operand.nbytes({"m": mb}), tuple(operand.axes), is_written=operand.is_written)
-    found |= {f"{name} ahead": Operand.dense(name, found[name].bits, ()) for name in ahead if name in found}
-    return Traffic.of_box(tuple(found.values()), defaultdict(lambda: float("inf")), {})
+    ahead = [name for name in nest.ahead if name in found] if steps == nest.steps and nest.prefetches(mb, target) else []
+    fetched = (Operand.dense(name, found[name].bits, ()) for name in ahead)
+    return (*found, *ahead), Traffic.of_box((*found.values(), *fetched), defaultdict(lambda: inf), {})
 
 
-def _moved(tasks: Traffic, parts: Sequence[Part], own: Share, cache_bytes: float) -> Mapping[str, float]:
+@memoised_by
+def _of_task(gemm: Gemm, port: int, mb: int, blocked: str, is_temporary: bool) -> Operand:
+    """What a task of so many rows has of an operand of the product: one element, which moves from task to task. blocked: see Step."""
+    operand = gemm.operands[port]
+    box = {**{axis: extent for axis, extent in gemm.extents.items() if axis[0] != "b"}, "m": mb}
+    moving = [axis for axis in operand.axes if axis == "m" or axis[0] == "b"] + (["n"] if blocked in operand.axes else [])
+    return Operand.dense(operand.name, 8 * operand.nbytes(box), () if is_temporary else moving, is_written=operand.is_written)
+
+
+def _moved(names: Sequence[str], tasks: Traffic, parts: Sequence[Part], own: Share, cache_bytes: float) -> Mapping[str, float]:
     """By tensor, bytes from beyond a cache: what does not hold a task's data holds those of some calls of one step."""
     share = dropped(tasks.held[-1], cache_bytes)
-    by_task = zip((operand.name for operand in tasks.operands), tasks.beyond(cache_bytes), strict=True) if share < 1 else ()
+    by_task = zip(names, tasks.beyond(cache_bytes), strict=True) if share < 1 else ()
     found = defaultdict[str, float](float, {name: (1 - share) * nbytes for name, nbytes in by_task})
     for part in parts if share else ():
-        traffic = part.traffic.inside(part.loops)
-        for name, nbytes in zip(part.step.tensors, traffic.beyond(cache_bytes), strict=True):
+        of_columns = _of_all_columns(part.step.gemm, part.mb, part.nb, cache_bytes)
+        for name, nbytes in zip(part.step.tensors, of_columns, strict=True):
             found[name] += share * own.calls * nbytes
     return found

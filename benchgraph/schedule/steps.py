@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import ceil, prod
 
 from benchgraph.machine.target import Target
@@ -144,8 +144,9 @@ def share(extents: Mapping[str, int], schedule: Schedule, cores: int) -> Share:
     >>> own.loops, own.tasks, own.parts
     ((Loop(axis='m', trips=2.0), Loop(axis='n', trips=4)), 2, frozenset({'m'}))
     """
-    loops = [Loop(name.partition(".")[0], _trips(extents, schedule, name)) for name in schedule.order]
-    outer, inner = loops[: len(schedule.parallel)], loops[len(schedule.parallel) :]
+    parallel = len(schedule.parallel)
+    loops = [_loop(extents, schedule, name) for name in schedule.order]
+    outer, inner = loops[:parallel], loops[parallel:]
     tasks = int(prod(loop.trips for loop in outer))
     own = ceil(tasks / cores)
     first = _first(outer, own)
@@ -163,11 +164,17 @@ def _first(loops: Sequence[Loop], count: int) -> tuple[Loop, ...]:
     return tuple(shorter)
 
 
-def _trips(extents: Mapping[str, int], schedule: Schedule, name: str) -> int:
-    """Iterations of a loop."""
+def _loop(extents: Mapping[str, int], schedule: Schedule, name: str) -> Loop:
+    axis, level = _axis_and_level(name)
+    sizes, around = schedule.sizes(axis), extents[axis]
+    if level is None:
+        return Loop(axis, around)
+    if level > 0:
+        around = sizes[level - 1]
+    return Loop(axis, ceil(around / sizes[level]) if level < len(sizes) else around)
+
+
+@cache
+def _axis_and_level(name: str) -> tuple[str, int | None]:
     axis, _, level = name.partition(".")
-    sizes, extent = schedule.sizes(axis), extents[axis]
-    if not level:
-        return extent
-    around = (extent, *sizes)[int(level)]
-    return ceil(around / sizes[int(level)]) if int(level) < len(sizes) else around
+    return axis, int(level) if level else None

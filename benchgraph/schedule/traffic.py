@@ -58,21 +58,26 @@ class Traffic:
     @classmethod
     def of_box(cls, operands: Sequence[Operand], extents: Mapping[str, float], box: Mapping[str, float]) -> Traffic:
         """Of one box, without loops around it."""
-        held = sum(operand.held_bytes(box) for operand in operands)
-        return cls(tuple(operands), extents, (), (tuple(operand.nbytes(box) for operand in operands),), box, (held,))
+        nbytes = tuple([operand.nbytes(box) for operand in operands])
+        return cls(tuple(operands), extents, (), (nbytes,), box, (sum(nbytes) + _crowded(operands, box),))
 
     def inside(self, loops: Sequence[Loop]) -> Traffic:
         """With loops around these."""
-        box, nbytes, held, around = dict(self.box), [*self.nbytes], [*self.held], [loop for loop in loops if loop.trips > 1]
-        steps = {axis: min(size, self.extents[axis]) for axis, size in box.items()}
-        apart = [operand for operand in self.operands if operand.apart]
-        for loop in reversed(around):
-            box[loop.axis] = box.get(loop.axis, 1) * loop.trips
-            steps[loop.axis] = min(box[loop.axis], self.extents[loop.axis])
-            below = zip(self.operands, nbytes[0], strict=True)
-            nbytes.insert(0, tuple(operand.nbytes(steps) if loop.axis in operand.axes else size for operand, size in below))
-            held.insert(0, sum(nbytes[0]) + sum(operand.held_bytes(steps) - operand.nbytes(steps) for operand in apart))
-        return Traffic(self.operands, self.extents, (*around, *self.loops), tuple(nbytes), box, tuple(held))
+        operands, extents, box, sizes = self.operands, self.extents, dict(self.box), self.nbytes[0]
+        steps = {axis: min(size, extents[axis]) for axis, size in box.items()}
+        around, nbytes, held = list[Loop](), list[tuple[float, ...]](), list[float]()  # innermost first
+        for loop in reversed(loops):
+            axis, trips = loop
+            if trips <= 1:
+                continue
+            box[axis] = box.get(axis, 1) * trips
+            steps[axis] = min(box[axis], extents[axis])
+            sizes = tuple([each.nbytes(steps) if axis in each.axes else size for each, size in zip(operands, sizes, strict=True)])
+            around.append(loop)
+            nbytes.append(sizes)
+            held.append(sum(sizes) + _crowded(operands, steps))
+        further = (*reversed(around), *self.loops), (*reversed(nbytes), *self.nbytes), box, (*reversed(held), *self.held)
+        return Traffic(operands, extents, *further)
 
     def dropped(self, cache_bytes: float) -> float:
         """The share of all that is accessed which a cache has dropped when the loops run again."""
@@ -82,23 +87,28 @@ class Traffic:
         """By operand, bytes per execution of all loops, those written back included, from beyond a cache; each element at least once.
 
         stays: how often it is fetched, if no loop moves it."""
-        depth = next((depth for depth, held in enumerate(self.held) if held <= HELD * cache_bytes), len(self.loops))
+        most = HELD * cache_bytes
+        depth = next((depth for depth, held in enumerate(self.held) if held <= most), len(self.loops))
         moved = self._moved(depth, stays)
         share = dropped(self.held[depth - 1], cache_bytes) if depth else 1.0
         if share == 1:
             return moved
-        return tuple(share * some + (1 - share) * less for some, less in zip(moved, self._moved(depth - 1, stays), strict=True))
+        return tuple([share * some + (1 - share) * less for some, less in zip(moved, self._moved(depth - 1, stays), strict=True)])
 
     def _moved(self, depth: int, stays: float) -> tuple[float, ...]:
-        """Bytes where the cache holds what one iteration of the outermost so many loops accesses."""
-        each = zip(self.operands, self.nbytes[depth], strict=True)
-        return tuple((1 + operand.is_written) * nbytes * self._times(depth, operand, stays) for operand, nbytes in each)
+        """Bytes where the cache holds what one iteration of the outermost so many loops accesses: each operand stays while the innermost of
+        these do not move it."""
+        loops, moved = self.loops[:depth], list[float]()
+        for operand, nbytes in zip(self.operands, self.nbytes[depth], strict=True):
+            axes, times, through = operand.axes, stays, 1.0
+            for axis, trips in loops:
+                through *= trips
+                if axis in axes:
+                    times = through
+            moved.append((1 + operand.is_written) * nbytes * times)
+        return tuple(moved)
 
-    def _times(self, depth: int, operand: Operand, stays: float) -> float:
-        """How often these loops fetch an operand's part of a box: it stays while the innermost of them do not move it."""
-        times, through = stays, 1.0
-        for axis, trips in self.loops[:depth]:
-            through *= trips
-            if axis in operand.axes:
-                times = through
-        return times
+
+def _crowded(operands: Sequence[Operand], box: Mapping[str, float]) -> float:
+    """Bytes of a cache that a box takes beside its own: rows that are apart may fall in few sets."""
+    return sum(operand.held_bytes(box) - operand.nbytes(box) for operand in operands if operand.apart)
