@@ -41,10 +41,10 @@ class Operand:
         >>> Operand("src", 8, ((("y", 1), ("tap", 1)), (("c", 1),))).nbytes({"y": 4, "tap": 3, "c": 10})
         60.0
         """
-        size = self.bits / 8
-        for axis in self._plain:
+        size, (plain, windows) = self.bits / 8, self._moves
+        for axis in plain:
             size *= box.get(axis, 1)
-        for dim in self._windows:
+        for dim in windows:
             size *= 1 + sum(by * (box.get(axis, 1) - 1) for axis, by in dim)
         return size
 
@@ -54,14 +54,11 @@ class Operand:
         return self.nbytes(box) * (crowding(self.apart, row) if self.apart else 1.0)
 
     @cached_property
-    def _plain(self) -> tuple[str, ...]:
-        """The axes of dims along which one axis moves, an element a step."""
-        return tuple(dim[0][0] for dim in self.dims if len(dim) == 1 and dim[0][1] == 1)
-
-    @cached_property
-    def _windows(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        """The other dims that anything moves along."""
-        return tuple(dim for dim in self.dims if dim and not (len(dim) == 1 and dim[0][1] == 1))
+    def _moves(self) -> tuple[list[str], list[tuple[tuple[str, int], ...]]]:
+        """The axes of dims along which one axis moves, an element a step, and the other dims that anything moves along."""
+        is_plain = [len(dim) == 1 and dim[0][1] == 1 for dim in self.dims]
+        plain = [dim[0][0] for dim, is_so in zip(self.dims, is_plain, strict=True) if is_so]
+        return plain, [dim for dim, is_so in zip(self.dims, is_plain, strict=True) if dim and not is_so]
 
 
 class Loop(NamedTuple):

@@ -235,11 +235,9 @@ def _tasks(nest: Nest, steps: Sequence[Step], mb: int, target: Target) -> tuple[
     for step in steps:
         for port, name in enumerate(step.tensors):
             made, before = _of_task(step.gemm, port, mb, step.blocked, name in nest.temporaries), found.get(name)
-            if before is not None:
-                made = replace(max(made, before, key=lambda each: each.bits), is_written=made.is_written or before.is_written)
-            found[name] = made
+            found[name] = made if before is None else _merged(before, made)
     for operand in nest.others:
-        found[operand.name] = Operand.dense(operand.name, 8 * operand.nbytes({"m": mb}), tuple(operand.axes), is_written=operand.is_written)
+        found[operand.name] = _of_rows(operand, mb)
     ahead = [name for name in nest.ahead if name in found] if steps == nest.steps and nest.prefetches(mb, target) else []
     fetched = (Operand.dense(name, found[name].bits, ()) for name in ahead)
     return (*found, *ahead), Traffic.of_box((*found.values(), *fetched), defaultdict(lambda: inf), {})
@@ -252,6 +250,18 @@ def _of_task(gemm: Gemm, port: int, mb: int, blocked: str, is_temporary: bool) -
     box = {**{axis: extent for axis, extent in gemm.extents.items() if axis[0] != "b"}, "m": mb}
     moving = [axis for axis in operand.axes if axis == "m" or axis[0] == "b"] + (["n"] if blocked in operand.axes else [])
     return Operand.dense(operand.name, 8 * operand.nbytes(box), () if is_temporary else moving, is_written=operand.is_written)
+
+
+@memoised_by
+def _of_rows(operand: Operand, mb: int) -> Operand:
+    """The same of what crosses the border of a nest."""
+    return Operand.dense(operand.name, 8 * operand.nbytes({"m": mb}), tuple(operand.axes), is_written=operand.is_written)
+
+
+def _merged(first: Operand, other: Operand) -> Operand:
+    """One of two accesses to a tensor: the larger one, written where one of them is."""
+    more, less = sorted((first, other), key=lambda each: (each.bits, each.is_written), reverse=True)
+    return replace(more, is_written=True) if less.is_written and not more.is_written else more
 
 
 def _moved(names: Sequence[str], tasks: Traffic, parts: Sequence[Part], own: Share, cache_bytes: float) -> Mapping[str, float]:
