@@ -123,7 +123,7 @@ COMMANDS: dict[str, Command] = {
             ("--choices N", "try so many schedules of each nest, drawn by --seed, and the choices of the compiler (default: all)"),
             ("-o, --output FILE", "write the table there too"),
         ),
-        ("tune --matmul 128x479:479x1024", "tune --choices=5 --store=FILE --case=model/resnet18_small.json"),
+        ("tune --matmul 128x479:479x1024", "tune --store=FILE --policy=post_ops --case=attention.json"),
         chooses=True,
     ),
     "calibrate": Command(
