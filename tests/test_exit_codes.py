@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import chdir
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 from click.testing import CliRunner
@@ -58,15 +60,23 @@ FOLLOWED = {
 }
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with reports of one case, and of another one."""
+    folder, two = tmp_path_factory.mktemp("reports"), [CASE, "--mb=2", CASE]
+    with chdir(folder):
+        for name, words in (("a.json", two), ("less.json", [CASE]), ("1.json", ["--shard=1/2", *two]), ("2.json", ["--shard=2/2", *two])):
+            assert CliRunner().invoke(main, ["--mode=L", "--graph", f"--report=json:{name}", *words]).exit_code == 0
+        assert CliRunner().invoke(main, ["--mode=L", "--graph", "--history=h.db", CASE]).exit_code == 0
+    (folder / "torch.log").write_text("0:PASSED __REPRO: --matmul 4x8:8x6\n")
+    return folder
+
+
+@pytest.fixture
+def here(reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it."""
+    copytree(reports, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    two = [CASE, "--mb=2", CASE]
-    for name, words in (("a.json", two), ("less.json", [CASE]), ("1.json", ["--shard=1/2", *two]), ("2.json", ["--shard=2/2", *two])):
-        assert CliRunner().invoke(main, ["--mode=L", "--graph", f"--report=json:{name}", *words]).exit_code == 0
-    assert CliRunner().invoke(main, ["--mode=L", "--graph", "--history=h.db", CASE]).exit_code == 0
-    (tmp_path / "torch.log").write_text("0:PASSED __REPRO: --matmul 4x8:8x6\n")
     return tmp_path
 
 

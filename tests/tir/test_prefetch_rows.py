@@ -40,7 +40,7 @@ def of(op: UnOp | None, src: Tensor) -> Expr:
 
 
 def scaled(
-    columns: int = COLUMNS, rows: int = 16, dtype: DType = DType.f32, largest_of: UnOp | None = None, then: UnOp | None = None
+    columns: int = COLUMNS, rows: int = 4, dtype: DType = DType.f32, largest_of: UnOp | None = None, then: UnOp | None = None
 ) -> Func:
     """y[i, j] = then(x[i, j]) * the largest square of x[i, :] * the largest of largest_of(x[i, :])."""
     x, y = param("x", rows, columns, dtype=dtype), param("y", rows, columns)
@@ -55,7 +55,7 @@ def scaled(
 @pytest.mark.parametrize("columns", [4 * COLUMNS, 5 * COLUMNS])
 @pytest.mark.parametrize("largest_of", [None, UnOp.exp], ids=["a line at a time", "four lines at a time"])
 def test_exactly_the_next_row_is_prefetched(columns: int, dtype: DType, largest_of: UnOp | None) -> None:
-    (host,) = fetched(scaled(columns, rows=9, dtype=dtype, largest_of=largest_of))
+    (host,) = fetched(scaled(columns, rows=4, dtype=dtype, largest_of=largest_of))
     (fetch,) = (c for c in statements(host.body) if isinstance(c, Prefetch))
     nbytes = dtype.nbytes(columns)
     lines = set[int]()
