@@ -45,16 +45,16 @@ def on(up: Cluster, *words: str) -> tuple[str, str, int]:
 
 def test_the_output_is_that_of_a_local_run_whatever_cases_do(up: Cluster) -> None:
     Path("bad.json").write_text("{")
-    words = ["--seed=1,2", "--graph", "--case=good.json", "--case=bad.json", "--case=nowhere.json"]
+    words = ["--graph", "--case=good.json", "--case=bad.json", "--case=nowhere.json"]
     words += ["--case=segfault.json", "--case=terabyte.json", "--case=writes.json"]
     here, (out, _, code) = run("--jobs=2", *words), on(up, *words)
     processes = re.compile(r"^out \d+ of \d+\n", re.MULTILINE)
-    assert len(processes.findall(out)) == 100
+    assert len(processes.findall(out)) == 50
     assert (processes.sub("", out), code) == (processes.sub("", timeless(here.stdout)), here.exit_code)
 
 
 def test_the_document_is_that_of_a_local_run(up: Cluster) -> None:
-    words = ("--seed=1,2,3,4,5", "--graph", "--case=good.json", "--case=segfault.json")
+    words = ("--seed=1,2", "--graph", "--case=good.json", "--case=segfault.json")
     on(up, "--report=json:there.json", *words)
     run("--jobs=2", "--report=json:here.json", *words)
     here, there = (json.loads(Path(f"{name}.json").read_text()) for name in ("here", "there"))
