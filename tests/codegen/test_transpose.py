@@ -20,7 +20,6 @@ TARGETS = {f"{t.lanes} lanes": t for t in MACHINE_LEVELS.values()}  # the code d
 ROWS, COLUMNS = (1, 3, 15, 16, 17, 33, 56), (1, 3, 4, 5, 16, 31, 33, 64, 65, 100)
 
 
-@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", STORED, ids=lambda dtype: dtype.value)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_every_element_changes_places_and_nothing_else_is_touched(target: Target, dtype: DType) -> None:

@@ -29,7 +29,6 @@ from tests.framework.matrix import LAYOUTS, OPS, Shape, data, inputs, outs
 BLOCKS = Layout((0, 1, 2, 3), ((1, 8),))
 
 
-@pytest.mark.covering(1)
 @pytest.mark.parametrize("kind", OPS)
 @pytest.mark.parametrize("shape", [(24, 48), (2, 19, 5, 6)])
 def test_states_and_requests_by_the_library(shape: Shape, kind: str) -> None:

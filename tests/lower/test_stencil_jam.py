@@ -36,7 +36,6 @@ def test_nest(golden: Callable[[str], None]) -> None:
     golden(print_tir(lowered_as(depthwise(FORWARD, (6, 18), (3, 3)), JAMMED, before("merge-parallel"))))
 
 
-@pytest.mark.covering(1)
 @pytest.mark.parametrize("kind", [FORWARD, BY_DATA, BY_WEIGHTS])
 @pytest.mark.parametrize(
     ("spatial", "kernel", "stride", "dilation", "pad"),
