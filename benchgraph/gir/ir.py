@@ -303,10 +303,12 @@ class Graph:
 
     @cached_property
     def computed_from_constants(self) -> frozenset[int]:
-        """Constants and the values computed from them alone, which mark-runtime-constants marks; outputs of the graph are none."""
+        """Constants and the values computed from them alone, which mark-runtime-constants marks; outputs of the graph are none, nor are parts
+        of another value's buffer, which init does not have."""
         constants = {v.id for v in self.values if v.is_constant}
         for node in self.nodes:
-            if node.ins and constants.issuperset(node.ins) and not set(node.outs).intersection(self.outs):
+            is_whole = all(self.value(v).view is None for v in node.outs)
+            if is_whole and node.ins and constants.issuperset(node.ins) and not set(node.outs).intersection(self.outs):
                 constants.update(node.outs)
         return frozenset(constants)
 

@@ -66,6 +66,9 @@ def _check(g: Graph, op: Op, written: _Written) -> None:
         if not g.value(v).is_constant and (constant := next((out for out in op.outs if g.value(out).is_constant), None)) is not None:
             raise GirError(f"{op.kind} makes the constant %{constant} of %{v}, which is not constant", where="Graph IR", shown=print_gir(g))
     for v in op.outs:
+        if g.value(v).is_constant and not g.value(g.root(v)).is_constant:
+            what = f"{op.kind} makes the constant %{v} as a part of %{g.root(v)}, which is none"
+            raise GirError(what, where="Graph IR", shown=print_gir(g))
         view = g.value(v).view
         if view is not None and not view.inverse:
             raise GirError(f"{op.kind} writes %{v}, which is a read-only view", where="Graph IR")

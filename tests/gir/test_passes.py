@@ -18,6 +18,7 @@ from benchgraph.gir.parse import parse_gir
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.fold_constants import fold_constants
 from benchgraph.gir.passes.hoist_division import hoist_division
+from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import GirError, verify
 from benchgraph.graph.build import GraphBuilder
@@ -431,6 +432,31 @@ def test_verify_refuses_constants_made_of_variables() -> None:
     spoilt = g.with_values({first: replace(g.value(first), constness=Constness.runtime)})
     with pytest.raises(GirError, match=f"Exp makes the constant %{first} of %0, which is not constant"):
         verify(spoilt)
+
+
+def constants_as_parts() -> Graph:
+    """After make-views: a runtime constant, copied to two parts of an output whose first part is variable."""
+
+    def build(b: GraphBuilder) -> None:
+        made = b.op("Exp", b.constant((3,)))
+        b.op("Concat", b.op("Exp", b.input((3,))), made, made, axis=0)
+
+    return up_to(gir(build), "make-views")
+
+
+def test_parts_of_an_output_stay_variable_when_constants_are_marked_once_more() -> None:
+    g = constants_as_parts()
+    assert mark_runtime_constants(g, TARGET) is g
+
+
+def test_verify_refuses_a_constant_part_of_a_variable() -> None:
+    """Init would write it into a buffer of its own, and main nothing into that of the variable."""
+    g = constants_as_parts()
+    part = next(
+        v for v in g.values if v.view is not None and all(g.value(i).is_constant for op in g.ops if v.id in op.outs for i in op.ins)
+    )
+    with pytest.raises(GirError, match=f"makes the constant %{part.id} as a part of %{g.root(part.id)}, which is none"):
+        verify(g.with_values({part.id: replace(part, constness=Constness.runtime)}))
 
 
 def test_verify_refuses_literals_of_half_a_byte() -> None:
