@@ -113,6 +113,7 @@ def test_a_command_has_help_of_its_own_wherever_it_is_asked_for(command: str) ->
 def test_a_driver_has_help_of_its_own(driver: str) -> None:
     text = run(f"--{driver}", "--help")
     assert text == run("--driver", driver, "--help") == run(f"--driver={driver}", "--mode=P", "--help")
+    assert driver in COMMANDS or text == run(driver, "--help")
     assert text == run("help", driver) or driver in COMMANDS
     driver_knobs = knobs_of(load_driver(driver).knobs)
     for option in [*driver_knobs, *load_driver(driver).inert]:

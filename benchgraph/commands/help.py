@@ -280,9 +280,9 @@ def _need_known(words: Sequence[str]) -> None:
 
 
 def _help_after(words: Sequence[str]) -> str:
-    """Help on the topic of the words before --help: the command, else the last driver, else the overview."""
-    if words and words[0] in COMMANDS:
-        return of_command(words[0])
+    """Help on the topic of the words before --help: the command, or driver without dashes, else the last driver, else the overview."""
+    if words and words[0] in (*COMMANDS, *names("drivers")):
+        return topic(words[0])
     named = [name for option, name in pairwise((*words, "")) if option == "--driver"]
     named += [driver_option(word) or word.removeprefix("--driver=") for word in words if word.startswith("--")]
     drivers = [name for name in named if name in names("drivers")]

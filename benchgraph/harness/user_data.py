@@ -108,7 +108,7 @@ def converted(array: Array, t: LogicalTensor, where: str) -> Array:
     """The array as the tensor's elements; real numbers are rounded to its dtype."""
     if array.shape != t.known_shape:
         what = f"its shape is {_shape(array.shape)}, that of tensor {t.id} {_shape(t.known_shape)}"
-        raise InvalidArguments(what, where=where, fix="reshape it, or set --in-shapes")
+        raise InvalidArguments(what, where=where, fix="reshape it, or run a case of this shape")
     if not is_numeric(array.dtype):
         raise InvalidArguments(f"it holds {array.dtype}, not numbers", where=where, fix="save numbers")
     if not t.dtype.is_float:

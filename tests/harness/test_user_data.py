@@ -100,7 +100,7 @@ def test_narrow_floats_are_read_and_values_are_rounded() -> None:
     [
         ("4", np.zeros((2, 4)), r"no array is for an input of the graph: '4'; the inputs are '0', '1', '3', 'fc:src'"),
         ("fc:weight", np.zeros((3, 4)), "no array is for an input of the graph: 'fc:weight'; did you mean 'fc:weights'"),
-        ("0", np.zeros((3, 2)), r"--data=data.npz: '0': its shape is 3x2, that of tensor 0 2x3; reshape it, or set --in-shapes"),
+        ("0", np.zeros((3, 2)), r"--data=data.npz: '0': its shape is 3x2, that of tensor 0 2x3; reshape it, or run a case of this shape"),
         ("0", np.array([["a"] * 3] * 2), "it holds <U1, not numbers"),
         ("0", np.full((2, 3), 1e300), r"'0': 1e\+300 is beyond the range of f32; keep values within 3.40282e\+38"),
     ],
