@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import InvalidShape
+from benchgraph.core.memoise import memoised_by
 from benchgraph.core.tensor import Shape
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spatial import Windows, channel_axis, data_shape, spatial_dims, windows
@@ -103,6 +104,7 @@ def kernel_first(attrs: Attrs, shape: Shape) -> Shape:
     return (*shape[2:], shape[1], shape[0]) if has_kernel_last(attrs) else shape
 
 
+@memoised_by
 def problem_of(call: Call, sides: Sides) -> Problem:
     """The problem of a call whose shapes are all known and legal."""
     shapes = (*(t.shape for t in call.ins[:2]), call.outs[0].shape)  # by side; OUT is the last
