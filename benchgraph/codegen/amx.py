@@ -116,10 +116,10 @@ class TileEmitter(MicrokernelEmitter):
     def count_rows_per_step(self, rows: BlockRange) -> ir.Value:
         """The fewest rows that finish a block within the steps of the next one, not counting the step of a remainder of k."""
         steps = max(self.plan.steps, 1) * prod(extent for extent, _, _ in self.kernel.batch[1:])
-        if not self.first_axis:
+        if not self.sizes:
             return I64(ceil(rows.size / steps))
         b = self.builder
-        all_steps = b.mul(self.first_axis[0], I64(steps))
+        all_steps = b.mul(self.sizes[0], I64(steps))
         return b.sdiv(b.add(all_steps, I64(rows.size - 1)), all_steps)
 
     def rows(self, block: Block, operands: Sequence[ir.Value], i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:

@@ -39,14 +39,13 @@ def products(func: Func, target: Target) -> dict[int, MicrokernelCall]:
 
 
 def kernels(wanted: Iterable[Kernel], name: str, target: Target, defined: Mapping[str, ir.Function]) -> Iterator[ir.Module]:
-    """Modules that define them, unless they are in `defined`, each as soon as it is complete. Kernels of one shared name are in one
-    module."""
-    by_shared_name = dict[str, list[Kernel]]()
+    """Modules that define them, unless they are in `defined`, each as soon as it is complete. Kernels that share code are in one module."""
+    by_code = dict[str, list[Kernel]]()
     for kernel in wanted:
-        by_shared_name.setdefault(kernel.shared_name, []).append(kernel)
+        by_code.setdefault(microkernel.code_name(kernel, target), []).append(kernel)
     module = ir.Module(name, defined)
-    for kernels_of_name in by_shared_name.values():
-        for kernel in kernels_of_name:
+    for kernels_of_code in by_code.values():
+        for kernel in kernels_of_code:
             microkernel.define(module, kernel, target)
         if module.instructions >= MODULE_INSTRUCTIONS:
             yield module

@@ -102,12 +102,6 @@ class Kernel:
         return sum(p.state_values for p in self.prefetches)
 
     @property
-    def shared_name(self) -> str:
-        """The name of the code that kernels share if they differ only in the first axis of the batch, which is its argument
-        (`microkernel.define`)."""
-        return replace(self, batch=self.batch[1:]).name
-
-    @property
     def arguments(self) -> tuple[ir.Type, ...]:
         """Types of the function's arguments: src, wei, acc, starts of the prefetches, arguments of the post-ops."""
         return (PTR, PTR, PTR, *(PTR for _ in self.prefetches), *(() if self.post_ops is None else self.post_ops.arguments))

@@ -19,13 +19,14 @@ three quarters of the registers, K unrolled by two, no blocking of K here. Wei i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil, prod
 
 from benchgraph.codegen import amx, ir, tile_plan
 from benchgraph.codegen.building_blocks import INTO_L1, begin_function, load_lanes, loop, prefetch, store_lanes
 from benchgraph.codegen.convert import cast, memory_type
-from benchgraph.codegen.dot import dot, lane_type, splits_groups
+from benchgraph.codegen.dot import dot, is_native, lane_type, splits_groups
 from benchgraph.codegen.intrinsics import I32, I64, constant, splat, vector
 from benchgraph.codegen.kernel import Kernel, PrefetchStream, canonicalise
 from benchgraph.codegen.microkernel_base import ACC, ACC_BYTES, SRC, WEI, MicrokernelEmitter
@@ -37,6 +38,9 @@ from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.groups import SIDE_BY_SIDE, is_widened
 from benchgraph.tir.ir import Prefetch
 
+UNROLL = 2  # groups of k in one step of a long K loop
+LEAST_STEPS = 4  # of K loops in shared code, to which a call leads
+LEAST_VECTORS = 3  # that a row of src is multiplied by in shared code, which computes the address of each row in each step
 LINES_PER_STEP, LINES_PER_TILE_STEP = 4, 16
 """Cache lines that a step of a K loop prefetches of a stream at most, beside its own loads: 8 of wei, on tile registers 64 in all
 (docs/measurements/prefetch.md, Weight panels)."""
@@ -49,8 +53,8 @@ def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     if known is not None:
         return known
     function, builder = _new_function(module, kernel.name, kernel)
-    if kernel.batch:
-        builder.call(_define_shared(module, kernel, target), [*function.args, *map(I64, kernel.batch[0])], tail=True)
+    if sizes := _sizes(kernel, target):
+        builder.call(_define_shared(module, kernel, target), [*function.args, *map(I64, sizes)], tail=True)
     else:
         _emitter(kernel, target)(builder, kernel, target).emit(function.args)
     builder.ret_void()
@@ -90,21 +94,44 @@ def _unroll_factor(kernel: Kernel, panels: Panels, target: Target) -> int:
     has_short_steps = bool(target.isa.needs) and not splits_groups(kernel.dtypes, target.isa)  # longer ones copy registers, or spill
     if panels.vectors == 1 or not has_short_steps:
         return 1
-    return max(groups if kernel.m <= panels.rows and groups <= SIDE_BY_SIDE else min(groups, 2), 1)
+    return max(groups if kernel.m <= panels.rows and groups <= SIDE_BY_SIDE else min(groups, UNROLL), 1)
+
+
+def code_name(kernel: Kernel, target: Target) -> str:
+    """The name of a kernel's code, which others that differ in `_sizes` alone share."""
+    kernel, target = canonicalise(kernel), target.narrowed(kernel.n)
+    if not (sizes := _sizes(kernel, target)):
+        return kernel.name
+    if kernel.batch:
+        return f"{replace(kernel, batch=kernel.batch[1:]).name}_bn"
+    one_step = kernel.k - (sizes[0] - 1) * UNROLL * kernel.group
+    return f"{replace(kernel, k=one_step, src_row_stride=0).name}_kn"
+
+
+def _sizes(kernel: Kernel, target: Target) -> tuple[int, ...]:
+    """The arguments of the code that a kernel shares, () if that is its own: the first axis of the batch; without a batch, the steps of the
+    K loop and the stride of src's rows.
+
+    The layers of a network often differ in these alone, and LLVM takes as long for a kernel as for all the code around it. In short K
+    loops, and for tiles a vector or two wide, they are constants. Wider tiles have too few rows for their stride to matter to `_panels`.
+    """
+    if kernel.batch:
+        return kernel.batch[0]
+    panels, steps = _panels(kernel, target), kernel.k // kernel.group // UNROLL
+    are_wide = all(p.vectors >= LEAST_VECTORS and _unroll_factor(kernel, p, target) == UNROLL for p in panels)
+    is_shared = are_wide and steps >= LEAST_STEPS and is_native(kernel.dtypes, target.isa) and not amx.uses_tiles(kernel, target)
+    return (steps, kernel.src_row_stride) if is_shared else ()
 
 
 def _define_shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
-    """The function void (`Kernel.arguments`, i64 extent, i64 src stride, i64 wei stride) of this kernel, for any first axis of the batch.
-
-    The layers of a network often differ in that axis alone, and LLVM takes as long for a kernel as for all the code around it.
-    """
-    name = f"{kernel.shared_name}_bn"
+    """The function void (`Kernel.arguments`, i64 for each of `_sizes`) of this kernel and others."""
+    name = code_name(kernel, target)
     known = module.find(name)
     if known is not None:
         return known
-    function, builder = _new_function(module, name, kernel, I64, I64, I64)
-    operands, axis = function.args[:-3], function.args[-3:]
-    _emitter(kernel, target)(builder, kernel, target, axis).emit(operands)
+    count = len(_sizes(kernel, target))
+    function, builder = _new_function(module, name, kernel, *[I64] * count)
+    _emitter(kernel, target)(builder, kernel, target, function.args[-count:]).emit(function.args[:-count])
     builder.ret_void()
     return function
 
@@ -157,7 +184,7 @@ class _VectorEmitter(MicrokernelEmitter):
     ) -> list[ir.Value]:
         """Register tile i of these tiles, which start at row `first`, for all of batch and K. column: the first one of its panel."""
         row = self.affine(i, rows, first)
-        src = self.address(SRC, src, self.affine(row, self.kernel.src_row_stride))
+        src = self.address(SRC, src, self.builder.mul(row, self.src_row_stride))
         acc = self.address(ACC, acc, self.affine(row, self.kernel.acc_row_stride))
         vectors = [(v * self.target.lanes, self.used_lanes(panels, v)) for v in range(panels.vectors)]
         type = vector(memory_type(self.kernel.dtypes[ACC]), self.target.lanes)
@@ -206,9 +233,11 @@ class _VectorEmitter(MicrokernelEmitter):
             return [*self.prefetch_step(carried[:split]), *steps([group] * unroll, i, carried[split:])]
 
         iterations, remainder = divmod(groups, unroll) if groups else (0, 0)
+        count = self.sizes[0] if self.has_shared_k else iterations
         if iterations:
-            carried = loop(self.builder, iterations, carried, iteration)
-        sums = steps([group] * remainder + [rest] * bool(rest), I64(iterations), carried[split:])
+            carried = loop(self.builder, count, carried, iteration)
+        end = I64(count) if isinstance(count, int) else count
+        sums = steps([group] * remainder + [rest] * bool(rest), end, carried[split:])
         return [*carried[:split], *sums]
 
     def prefetch_wei(self, panels: Panels, wei: ir.Value) -> None:
@@ -234,7 +263,8 @@ class _VectorEmitter(MicrokernelEmitter):
         out: list[ir.Value] = []
         src_dtype, isa = self.kernel.dtypes[SRC], self.target.isa
         for r in range(rows):
-            row = splat(self.builder, self.load_group(self.address(SRC, src, r * self.kernel.src_row_stride), size), lanes)
+            at = self.address(SRC, src, self.builder.mul(self.src_row_stride, I64(r)))
+            row = splat(self.builder, self.load_group(at, size), lanes)
             out += [dot(self.builder, src_dtype, row, column, next(totals), isa) for column in columns]
         return out
 
@@ -248,6 +278,15 @@ class _VectorEmitter(MicrokernelEmitter):
             element = self.builder.load(self.address(SRC, src, i), typ=memory_type(dtype), align=dtype.bits // 8)
             group = self.builder.or_(group, self.builder.shl(self.builder.zext(element, I32), I32(i * dtype.bits)))
         return group
+
+    @property
+    def has_shared_k(self) -> bool:
+        """Whether the steps of the K loop, and the stride of src's rows, are arguments."""
+        return bool(self.sizes) and not self.kernel.batch
+
+    @property
+    def src_row_stride(self) -> ir.Value:
+        return self.sizes[1] if self.has_shared_k else I64(self.kernel.src_row_stride)
 
     def used_lanes(self, panels: Panels, v: int) -> int:
         """How many lanes of vector v of a panel hold columns."""

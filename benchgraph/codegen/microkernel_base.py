@@ -25,12 +25,12 @@ ACC_BYTES = 4
 
 @dataclass(frozen=True)
 class MicrokernelEmitter:
-    """first_axis: extent and strides of the first batch axis, where these are arguments of the function."""
+    """sizes: those that are arguments of the function, extent and strides of the first batch axis if there is one."""
 
     builder: ir.IRBuilder
     kernel: Kernel
     target: Target
-    first_axis: Sequence[ir.Value] = ()
+    sizes: Sequence[ir.Value] = ()
     post_ops: PostOpEmitter | None = None
 
     def bind(self, arguments: Sequence[ir.Value]) -> tuple[Self, Sequence[ir.Value], list[ir.Value]]:
@@ -49,7 +49,7 @@ class MicrokernelEmitter:
         """Run `reduce` for all entries along these axes of the batch."""
         if not axes:
             return reduce_entry(src, wei, carried)
-        extent, *strides = self.first_axis if len(axes) == len(self.kernel.batch) else map(I64, axes[0])
+        extent, *strides = self.sizes if len(axes) == len(self.kernel.batch) else map(I64, axes[0])
 
         def entry(b: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             at_src, at_wei = (self.builder.mul(b, stride) for stride in strides)

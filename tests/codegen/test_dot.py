@@ -81,7 +81,7 @@ def test_the_loop_holds_one_instruction_for_each_step_and_its_accumulators(dtype
     assert {step[-3 if dtypes == BF16 else -2] for step in steps} <= broadcasts
     assert len([line for line in loop if "broadcast" in line]) == 12
     assert len([line for line in loop if "%rsp" in line]) == 0
-    assert len(loop) <= 48 + 12 + 8 + 4  # and the loads of wei, the counter and the pointers
+    assert len(loop) <= 48 + 12 + 8 + 4 + 4  # and the loads of wei, the counter and the pointers, addresses of rows
 
 
 def test_pairs_of_bf16_that_one_vector_is_multiplied_by_are_broadcast_as_they_are_loaded() -> None:

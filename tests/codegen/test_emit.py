@@ -556,12 +556,12 @@ def test_kernels_and_packing_are_modules_of_their_own_that_are_there_first() -> 
 
 @pytest.mark.parametrize(("full", "counts"), [(50, [3, 1, 1]), (10**9, [4, 1])])
 def test_a_long_kernel_closes_a_module_with_all_that_share_its_loops(monkeypatch: pytest.MonkeyPatch, full: int, counts: list[int]) -> None:
-    """Of 30 by 64 by 16, over a batch of 2 and of 3, and over none: two kernels that call one, and another one."""
+    """Of 30 by 64 by 16 over a batch of 2 and of 3, and of 30 by 4 by 16: two kernels that call one, and another one."""
     monkeypatch.setattr(calls, "MODULE_INSTRUCTIONS", full)
     src, wei, acc = param("src", F32, 4096), param("wei", F32, 8192), param("acc", F32, 2048)
     places = flat_slice(src, Const(0), (48, 1, 16)), flat_slice(wei, Const(0), (64, 1, 1088))
     batches = [Brgemm(*places, flat_slice(acc, Const(0), (64, 1)), 30, 64, 16, batch=(entries,)) for entries in (2, 3)]
-    single = Brgemm(flat_slice(src, Const(0), (32, 1)), flat_slice(wei, Const(0), (64, 1)), flat_slice(acc, Const(0), (64, 1)), 30, 64, 16)
+    single = Brgemm(flat_slice(src, Const(0), (32, 1)), flat_slice(wei, Const(0), (64, 1)), flat_slice(acc, Const(0), (64, 1)), 30, 4, 16)
     func = Func("main", (src, wei, acc), seq(batches[0], single, batches[1]))
     defined = [re.findall(r"^define .*@\"?([a-z_]+)", text, re.MULTILINE) for text in emit([func], host())]
     assert [len(names) for names in defined] == counts

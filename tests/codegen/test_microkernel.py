@@ -17,8 +17,8 @@ from benchgraph.codegen.building_blocks import INTO_L1, INTO_L2
 from benchgraph.codegen.calls import products
 from benchgraph.codegen.dot import is_native
 from benchgraph.codegen.intrinsics import has_f16c
-from benchgraph.codegen.kernel import F32, Kernel, PrefetchStream
-from benchgraph.codegen.microkernel import LINES_PER_STEP, define, k_steps, prefetch_stream
+from benchgraph.codegen.kernel import F32, Kernel, PrefetchStream, canonicalise
+from benchgraph.codegen.microkernel import LINES_PER_STEP, code_name, define, k_steps, prefetch_stream
 from benchgraph.codegen.register_tiles import register_tiles, tile_rows
 from benchgraph.core.divisors import even_split
 from benchgraph.core.dtypes import DType
@@ -287,6 +287,22 @@ def test_kernels_that_differ_in_the_entries_of_a_batch_share_their_code() -> Non
         define(module, replace(dense(6, 16, 8), batch=(batch,)), host())
     assert len([f for f in module.functions.values() if f.name.endswith("_bn")]) == 1
     assert str(module).count("tail call") == 5
+
+
+def test_kernels_that_differ_in_the_length_of_k_and_the_stride_of_rows_share_their_code() -> None:
+    """But not with those of another k modulo the length of a step."""
+    module, target = ir.Module(), replace(host(), isa=ISAS["avx512_core"])
+    wide = dense(24, 64, 64)
+    for k, stride in ((64, 64), (64, 100), (512, 512), (65, 65), (67, 4096)):
+        define(module, replace(wide, k=k, src_row_stride=stride), target)
+    assert len([f for f in module.functions.values() if f.name.endswith("_kn")]) == 2
+    for own in (dense(24, 16, 64), dense(24, 64, 4)):  # narrow, short
+        assert code_name(own, target) == canonicalise(own).name
+
+
+@at_every_level(dense(9, 64, k, gap=gap, dtypes=dtypes) for k, gap in ((32, 0), (39, 3), (130, 1)) for dtypes in GROUPS)
+def test_shared_code_takes_any_length_of_k(kernel: Kernel, target: Target) -> None:
+    check_integers(kernel, target)
 
 
 def test_a_batch_that_continues_along_k_is_a_longer_k() -> None:
