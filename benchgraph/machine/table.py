@@ -6,7 +6,7 @@ hold what differs, and override it in this order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from benchgraph.core.errors import ParseError, did_you_mean
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.machine.levels import at_level
 from benchgraph.machine.rates import Rates, built, missing
-from benchgraph.machine.table_file import ScheduleRow, chain
+from benchgraph.machine.table_file import MOST_RATE, ScheduleRow, TableFile, chain, shown
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,17 @@ def _thresholds(machine: str, level: str) -> MachineTable:
 
 def entries(machine: str, level: str) -> Mapping[str, Mapping[str, Any]]:
     """By field of MachineTable, the entry (value, unit, why, source). Raises ParseError for one that is missing or misspelt."""
-    found, wanted = dict[str, Mapping[str, Any]](), {f.name: f.type for f in fields(MachineTable)}
+    found, wanted = dict[str, Mapping[str, Any]](), {f.name: str(f.type) for f in fields(MachineTable)}
     for file in chain(machine, level):
         for key, entry in file.thresholds.items():
             where = f"{file.name}: [{key}]"
             if key not in wanted:
                 raise ParseError("no such threshold", where=where, fix=did_you_mean(key, wanted) or "leave it out")
             if not isinstance(entry, dict) or _type_name(_value(entry)) != wanted[key]:
-                raise ParseError(f"needs a value of type {wanted[key]}", where=where, fix="write value = ...")
+                needed, example = _EXAMPLES[wanted[key]]
+                raise ParseError(f"needs {needed} as value", where=where, fix=f"write value = {example}, for instance")
+            if not all(0 <= each <= MOST_RATE for each in _numbers(_value(entry))):
+                raise ParseError(f"is {shown(entry['value'])}: no machine needs that", where=where, fix=f"give 0 to {MOST_RATE:g}")
             if lacking := next((part for part in ("unit", "why", "source") if not entry.get(part)), ""):
                 raise ParseError(f"has no {lacking}", where=where, fix=f'write {lacking} = "..."')
         found |= file.thresholds
@@ -110,15 +113,21 @@ def entries(machine: str, level: str) -> Mapping[str, Mapping[str, Any]]:
 @cache
 def _rates(machine: str, isa: Isa) -> Rates:
     files = chain(machine, isa.name)
-    native = next((f.level for f in reversed(files) if f.level), isa.name)
+    native = _native(files, isa.name)
     own = _complete(machine, native)
     return own if ISAS[native] == isa else at_level(own, isa, _complete("", isa.name))
 
 
 def schedule_rows(target: Cpu) -> tuple[str, tuple[ScheduleRow, ...]]:
     """The name of a target's table, and the schedules that it prescribes: for vectors and threads as the target's."""
-    own = chain(target.machine, target.isa.name)[-1]
-    return own.name, tuple(row for row in own.schedules if (own.level or own.name, row.threads) == (target.isa.name, target.cores))
+    files = chain(target.machine, target.isa.name)
+    is_native = _native(files, target.isa.name) == target.isa.name
+    return files[-1].name, tuple(row for row in files[-1].schedules if is_native and row.threads == target.cores)
+
+
+def _native(files: Sequence[TableFile], level: str) -> str:
+    """The ISA level whose vectors a table's rates are of."""
+    return next((f.level for f in reversed(files) if f.level), level)
 
 
 def _complete(machine: str, level: str) -> Rates:
@@ -138,6 +147,18 @@ def _value(entry: Mapping[str, Any]) -> Any:
     """The value of an entry; a list is a pair or more of numbers."""
     value = entry.get("value")
     return tuple(value) if isinstance(value, list) else value
+
+
+_EXAMPLES = {
+    "int": ("a whole number", "1"),
+    "float": ("a number with a point", "1.0"),
+    "bool": ("true or false", "true"),
+    "tuple[int, int]": ("two whole numbers", "[1, 2]"),
+}
+
+
+def _numbers(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _type_name(value: object) -> str:

@@ -5,7 +5,8 @@
 [sources]    where rates come from, each in a sentence, under a short name
 [rates.*]    NAME = { value = NUMBER, source = "SHORT NAME" }, the names of rates.py
 [NAME]       value, unit, why and source of a threshold, the fields of MachineTable (table.py)
-[[schedules]] a schedule for a nest that the cost gets wrong, with its measurement: the fields of ScheduleRow
+[[schedules]] a schedule for a nest that the cost gets wrong, with its measurement: the fields of ScheduleRow. Rows of a base do not hold:
+             they correct the cost by its rates, not by these
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from hashlib import sha256
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ GENERIC = "generic"
 SUFFIX = ".toml"
 _TEXTS, _NUMBERS = ("title", "provenance", "base", "level"), ("cores", "datapath_bits")
 _AGAIN = "write it anew with `benchgraph calibrate -o FILE`"
+LEAST_RATE, MOST_RATE, MOST_NATURAL = 1e-6, 1e12, 1 << 20  # beyond what any machine does
+LONGEST_BITS = 64  # of whole numbers that errors show
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ def is_file(name: str) -> bool:
 
 
 def path_of(name: str) -> Path:
-    return Path(name) if is_file(name) else FOLDER / f"{name}{SUFFIX}"
+    built_in_path = FOLDER / f"{name}{SUFFIX}"
+    return built_in_path if not is_file(name) and built_in_path.exists() else Path(name)
 
 
 def lineage(name: str) -> tuple[TableFile, ...]:
@@ -120,7 +123,7 @@ def read(name: str) -> TableFile:
     if other := next((key for key in machine if key not in (*_TEXTS, *_NUMBERS)), ""):
         raise ParseError(f"no key {other!r}", where=f"{name}: [machine]", fix=did_you_mean(other, (*_TEXTS, *_NUMBERS)) or "leave it out")
     title, provenance, base, level = (_text(f"{name}: [machine]", key, machine.get(key, "")) for key in _TEXTS)
-    cores, datapath_bits = (_natural(f"{name}: [machine]", key, machine.get(key, 0)) for key in _NUMBERS)
+    cores, datapath_bits = (_natural(f"{name}: [machine]", key, machine[key]) if key in machine else 0 for key in _NUMBERS)
     sources, rows = _table(name, said, "sources"), said.get("schedules", [])
     rates = dict(_rates(name, _table(name, said, "rates"), sources))
     listed = enumerate(rows if isinstance(rows, list) else [rows], 1)
@@ -144,8 +147,9 @@ def _text(where: str, key: str, value: object) -> str:
 
 
 def _natural(where: str, key: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ParseError(f"{key} is {value!r}, not a positive whole number", where=where, fix=f"write {key} = 8, for instance")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MOST_NATURAL:
+        what = f"{key} is {shown(value)}, not a positive whole number up to {MOST_NATURAL}"
+        raise ParseError(what, where=where, fix=f"write {key} = 8, for instance")
     return value
 
 
@@ -155,7 +159,7 @@ def _rates(name: str, group: Mapping[str, Any], sources: Mapping[str, Any], pref
         rate = f"{prefix}{key}"
         where = f"{name}: [rates] {rate}"
         if rate in known:
-            yield rate, _rate(where, entry, sources)
+            yield rate, _rate(where, entry, sources, '{ value = 1.0, source = "..." }', 1.0 if rate.endswith("_share") else MOST_RATE)
         elif isinstance(entry, dict) and any(other.startswith(f"{rate}.") for other in known):
             yield from _rates(name, entry, sources, f"{rate}.")
         else:
@@ -169,17 +173,27 @@ def _schedule(where: str, said: object, sources: Mapping[str, Any]) -> ScheduleR
     if other := next((key for key in row if key not in wanted), ""):
         raise ParseError(f"no key {other!r}", where=where, fix=did_you_mean(other, wanted) or "leave it out")
     nest, schedule, case = (_text(where, key, row[key]) for key in ("nest", "schedule", "case"))
-    ratio, source = _rate(f"{where} '{nest}'", {"value": row["ratio"], "source": row["source"]}, sources)
+    ratio, source = _rate(f"{where} '{nest}'", {"value": row["ratio"], "source": row["source"]}, sources, 'ratio = 1.2, source = "..."')
     return ScheduleRow(_natural(f"{where} '{nest}'", "threads", row["threads"]), nest, schedule, case, ratio, source)
 
 
-def _rate(where: str, entry: object, sources: Mapping[str, Any]) -> tuple[float, str]:
+def _rate(where: str, entry: object, sources: Mapping[str, Any], example: str, most: float = MOST_RATE) -> tuple[float, str]:
+    """A positive number that some machine can have, and the sentence of its source. example: how an entry is written."""
     said = entry if isinstance(entry, dict) else {}
     value, source = said.get("value"), said.get("source")
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ParseError("has no number as value", where=where, fix='write { value = 1.0, source = "..." }')
-    if not (isfinite(value) and value > 0):
-        raise ParseError(f"is {value}: no machine does so", where=where, fix=f"give a positive number, or {_AGAIN}")
+        raise ParseError("has no number as value", where=where, fix=f"write {example}")
+    if not LEAST_RATE <= value <= most:
+        fix = f"give a number from {LEAST_RATE:g} to {most:g}, or {_AGAIN}"
+        raise ParseError(f"is {shown(value)}: no machine does so", where=where, fix=fix)
     if not isinstance(source, str) or not isinstance(sources.get(source), str):
-        raise ParseError(f"source {source!r} is not in [sources]", where=where, fix="say there where the value comes from, in a sentence")
+        what = f"source {source!r} is not in [sources]" if source is not None else "has no source"
+        raise ParseError(what, where=where, fix="say there where the value comes from, in a sentence")
     return float(value), str(sources[source])
+
+
+def shown(value: object) -> str:
+    """A value of a file, cut where it is long: Python does not even print whole numbers of some thousand digits."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > LONGEST_BITS:
+        return "a whole number of many digits"
+    return repr(value)

@@ -57,6 +57,14 @@ def test_a_table_of_the_users_has_rows_of_its_own_and_not_those_of_its_base(tmp_
     assert of_table(target(machine, 2)) == of_table(replace(target(machine, 1), isa=ISAS["avx512_core"])) == ()
 
 
+def test_the_level_of_rows_may_be_that_of_a_base(tmp_path: Path) -> None:
+    """As all rates' is: else such rows would be left out without a word."""
+    machine = table(tmp_path, "tile m by 4; tile n by 16; order m.0, n.0; tensorize m.1, n.1, k")
+    file = Path(machine)
+    file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if not line.startswith("level")))
+    assert len(of_table(replace(target("zen4", 1), machine=machine))) == 1
+
+
 def test_a_row_that_its_nest_cannot_have_is_named_with_its_table(tmp_path: Path) -> None:
     machine = table(tmp_path, "tile m by 25; tile n by 16; order m.0, n.0; parallel m.0; tensorize m.1, n.1, k")
     said = rf"the machine table {machine}, 1\.20 times .*: '{NEST}': this nest cannot have the schedule 'tile m by 25"
