@@ -303,8 +303,8 @@ class Graph:
 
     @cached_property
     def computed_from_constants(self) -> frozenset[int]:
-        """Constants and the values computed from them alone, which mark-runtime-constants marks; outputs of the graph are none, nor are parts
-        of another value's buffer, which init does not have."""
+        """Constants and the values computed from them alone, which mark-runtime-constants marks; outputs of the graph are none, nor are
+        parts of another value's buffer, which init does not have."""
         constants = {v.id for v in self.values if v.is_constant}
         for node in self.nodes:
             is_whole = all(self.value(v).view is None for v in node.outs)

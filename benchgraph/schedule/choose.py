@@ -31,11 +31,11 @@ class Choice:
     @cached_property
     def why(self) -> str:
         """In words."""
-        best = f"{self.schedule}: least cost, {self.cost}"
         if self.other is None:
-            return best
+            return f"{self.schedule}: least cost, {self.cost}"
         schedule, cost = self.other
-        return f"{best}; next {schedule}: {cost}"
+        least = "least cost" if self.cost.total <= cost.total else "about the least cost, and preferred to what costs as much"
+        return f"{self.schedule}: {least}, {self.cost}; next {schedule}: {cost}"
 
 
 @lru_cache(maxsize=4096)

@@ -148,10 +148,10 @@ class Recompute:
 Primitive: TypeAlias = Tile | UnrollJam | Pack | Prefetch | Fuse | Order | Parallel | Tensorize | Unroll | Vectorize | Recompute
 _LISTS = {kind.verb: kind for kind in (Fuse, Order, Parallel, Tensorize, Unroll, Vectorize)}
 _TILES = {kind.verb: kind for kind in (Tile, SplitReduce)}
-_TILE, _LIST = re.compile(r"(\w+) (\w+) by (\d+(?:, \d+)*)"), re.compile(r"(\w+) (\w+(?:\.\d+)?(?:, \w+(?:\.\d+)?)*)")
+_TILE, _LIST = re.compile(r"(\w+) (\w+) by (\d{1,9}(?:, \d{1,9})*)"), re.compile(r"(\w+) (\w+(?:\.\d+)?(?:, \w+(?:\.\d+)?)*)")
 _PACK, _PREFETCH = re.compile(r"pack (\w+)( with padding)? at (\w+(?:\.\d+)?)"), re.compile(r"prefetch (\w+) at (\w+(?:\.\d+)?)")
-_RECOMPUTE = re.compile(r"recompute (\d+)")
-_UNROLL_JAM = re.compile(r"unroll_jam (\w+(?:\.\d+)?) by (\d+)(?: in phase (\d+(?:, \d+)*))?")
+_RECOMPUTE = re.compile(r"recompute (\d{1,9})")
+_UNROLL_JAM = re.compile(r"unroll_jam (\w+(?:\.\d+)?) by (\d{1,9})(?: in phase (\d{1,9}(?:, \d{1,9})*))?")
 
 
 @dataclass(frozen=True)

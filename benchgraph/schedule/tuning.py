@@ -25,6 +25,7 @@ from benchgraph.core.errors import BenchgraphError, ParseError, within
 from benchgraph.core.files import need_no_device
 from benchgraph.core.options import Forced, Options
 from benchgraph.machine.table import schedule_rows
+from benchgraph.machine.table_file import MOST_RATE
 from benchgraph.machine.target import Target, cpu_name
 from benchgraph.schedule.primitives import parse
 
@@ -133,8 +134,8 @@ def _read(path: Path, mtime_ns: int, nbytes: int) -> dict[str, tuple[Finding, ..
 def _finding(path: Path, nest: str, said: Any) -> Finding:
     where, said = f"{path}: '{nest}'", said if isinstance(said, dict) else {}
     schedule, ratio = said.get("schedule"), said.get("ratio")
-    if not isinstance(schedule, str) or isinstance(ratio, bool) or not isinstance(ratio, int | float):
-        raise ParseError("'schedule' is no text or 'ratio' no number", where=where, fix=_AGAIN)
+    if not isinstance(schedule, str) or isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= MOST_RATE:
+        raise ParseError("'schedule' is no text or 'ratio' no positive number", where=where, fix=_AGAIN)
     with within(where):
         parse(schedule)
     return Finding(Forced(nest, schedule, str(path)), float(ratio))

@@ -301,8 +301,11 @@ def document(**changes: object) -> str:
         (document(machines={"any": 3}), "'machines' is no table of tables"),
         (document(schedule="tile m"), f"'{NEST}': 'tile m': not a primitive of a schedule"),
         (document(schedule="order m; parallel n"), "parallel loops are not the outermost ones"),
-        (document(schedule=3), "'schedule' is no text or 'ratio' no number"),
-        (document(ratio=None), "'schedule' is no text or 'ratio' no number"),
+        (document(schedule=f"tile m by {'9' * 20}; order m.0"), "not a primitive of a schedule"),
+        (document(schedule=3), "'schedule' is no text or 'ratio' no positive number"),
+        (document(ratio=None), "'schedule' is no text or 'ratio' no positive number"),
+        (document(ratio=10**400), "'schedule' is no text or 'ratio' no positive number"),
+        (document(ratio=float("nan")), "'schedule' is no text or 'ratio' no positive number"),
     ],
 )
 def test_a_broken_file_is_one_clear_line_before_any_case_runs(text: str, message: str, tmp_path: Path) -> None:
