@@ -141,7 +141,10 @@ def _target(own: dict[str, str]) -> Target:
         try:
             changes = read_fields(tokens, Target, ")", without=("isa",))
         except ParseError as bad:
-            raise UsageError("it is no list of FIELD=VALUE", where=f"opt: --target={own['--target']}", fix=f"fields: {names}") from bad
+            what = f"it is no list of FIELD=VALUE: {bad.what}"
+            raise UsageError(what, where=f"opt: --target={own['--target']}", fix=f"fields: {names}; texts are in double quotes") from bad
+        if wrong := next((name for name in ("l1_bytes", "l2_bytes", "cores") if changes.get(name, 1) < 1), ""):
+            raise UsageError(f"{wrong} is {changes[wrong]}", where=f"opt: --target={own['--target']}", fix="give 1 or more")
     if "--cores" in own:
         changes["cores"] = parsed_value("opt", "--cores", own["--cores"], positive)
     if "--isa" in own:

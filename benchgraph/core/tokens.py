@@ -137,7 +137,11 @@ class Tokens:
             value: int | float = _NONFINITE[self.take("word", "a number")]
             return value if sign > 0 or math.isnan(value) else -value
         text = self.take("number", "a number")
-        value = float(text) if any(c in text for c in ".eE") else int(text, 0)
+        try:
+            value = float(text) if any(c in text for c in ".eE") and not text.startswith("0x") else int(text, 0)
+        except ValueError:  # a leading zero, or thousands of digits
+            self.at -= 1
+            self.syntax_error("a number without leading zeros")
         return -value if sign < 0 else value
 
     def string(self, expected: str = "a string") -> str:

@@ -70,9 +70,22 @@ def test_fields_of_the_machine_are_validated() -> None:
     words = ("--pipeline=decompose", "--isa=avx2", "--cores=3")
     want = Target(ISAS["avx2"], l1_bytes=32 << 10, l2_bytes=1 << 16, cores=3, emulated=frozenset({DType.s16}))
     assert read((*words, "--target=l2_bytes=65536, emulated=[s16]", "-")).target == want
-    code, _, err = run(*words, "--target=l3=1", "-", given=GRAPH)
-    assert code == 2
-    assert "opt: --target=l3=1: it is no list of FIELD=VALUE; fields: l1_bytes, l2_bytes, " in err
+    for said, what in {
+        "l3=1": "it is no list of FIELD=VALUE: expected ')' or a field of Target: 'name=value'; fields: l1_bytes, l2_bytes, ",
+        "machine=zen4": "it is no list of FIELD=VALUE: expected a string; fields: ",
+        "l2_bytes=0": "l2_bytes is 0; give 1 or more",
+        "cores=-1": "cores is -1; give 1 or more",
+    }.items():
+        code, _, err = run(*words, f"--target={said}", "-", given=GRAPH)
+        assert code == 2
+        assert f"opt: --target={said}: {what}" in err
+
+
+@pytest.mark.parametrize("number", ["01", "9" * 5000])
+def test_numbers_that_are_none_are_syntax_errors(number: str) -> None:
+    code, _, err = run("--pipeline=decompose", "-", given=GRAPH.replace("SoftMax(%0)", f"SoftMax(%0) {{axis={number}}}"))
+    assert code == 1
+    assert "expected a number without leading zeros" in err
 
 
 def test_the_passes_are_listed() -> None:
