@@ -34,7 +34,7 @@ class Choice:
         if self.other is None:
             return f"{self.schedule}: least cost, {self.cost}"
         schedule, cost = self.other
-        least = "least cost" if self.cost.total <= cost.total else "about the least cost, and preferred to what costs as much"
+        least = "least cost" if self.cost.total <= cost.total else "about the least cost"
         return f"{self.schedule}: {least}, {self.cost}; next {schedule}: {cost}"
 
 
