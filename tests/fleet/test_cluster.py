@@ -21,6 +21,7 @@ from benchgraph.machine.target import missing
 from tests.fleet.chaos import CLIENT, Cluster
 from tests.support.dask_cluster import cluster, run, timeless
 from tests.support.misbehaving_library import write_cases
+from tests.support.processes import LISTEN
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
@@ -112,7 +113,8 @@ def test_after_ctrl_c_the_report_is_kept_and_no_process_is_left() -> None:
     for whole_group in (False, True):
         words = ["--cluster=local:1", "-v", "--report=json:out.json", "--graph", "--case=good.json", "--case=loop.json"]
         own = environment({}, PYTHONPATH=module_path())
-        client = Popen([sys.executable, "-c", CLIENT, *words], stdout=PIPE, stderr=PIPE, text=True, start_new_session=True, env=own)
+        command = [sys.executable, "-c", f"{LISTEN}; {CLIENT}", *words]
+        client = Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True, env=own)
         assert client.stdout is not None
         said = client.stdout.readline()
         assert said.startswith("0:PASSED"), client.communicate()
