@@ -78,6 +78,10 @@ def test_the_longest_running_loop_prefetches(largest_of: UnOp | None, then: UnOp
     assert loops.index(found) == host
 
 
+def test_short_rows_are_not_prefetched() -> None:
+    assert fetched(scaled(COLUMNS - 64)) == []
+
+
 def test_other_parameters_are_not_prefetched() -> None:
     after = run(replace(scaled(), prefetched=("y",)), TARGET)
     assert not any(isinstance(s, Prefetch) for s in walk(after.body))

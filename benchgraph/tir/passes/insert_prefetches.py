@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil
 
-from benchgraph.machine.target import LINE_BYTES, Target
+from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, Target
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
 from benchgraph.tir.build import add, constant, mul
 from benchgraph.tir.groups import WIDENED
@@ -117,10 +117,10 @@ def _vectors(accesses: Iterable[Load | Store]) -> Iterator[tuple[Tensor, Ramp]]:
 
 
 def _rows_read(loop: For, rows: For, ranges: Ranges, names: Collection[str]) -> Iterator[_Stream]:
-    """What a loop reads sequentially in the next iteration of the loop over rows."""
+    """What a loop reads sequentially in the next iteration of the loop over rows, if a row is at least a page."""
     for row in _streams(loop, ranges, names):
         step = linear(row.begin).terms.get(rows.var, 0)
-        if step > 0:
+        if step > 0 and row.nbytes >= PAGE_BYTES:
             yield row.shifted(step, ranges)
 
 
