@@ -73,7 +73,7 @@ def evaluate(f: FunctionBuilder, e: tir.Expr) -> ir.Value:
             return f.load(e.tensor, base, stride, lanes, None if e.mask is None else evaluate(f, e.mask), odd)
         case tir.Ramp():
             first = evaluate(f, e.base)
-            steps = ir.Constant(ir.VectorType(first.type, e.lanes), [e.stride * lane for lane in range(e.lanes)])
+            steps = ir.Constant(first.type.lanes(e.lanes), [e.stride * lane for lane in range(e.lanes)])
             return b.add(splat(b, first, e.lanes), steps)
         case tir.Broadcast():
             return _literals(e) if isinstance(e.a, tir.Const) else splat(b, evaluate(f, e.a), e.lanes)
@@ -129,7 +129,7 @@ def _first_lanes(f: FunctionBuilder, ramp: tir.Ramp, limit: tir.Expr) -> ir.Valu
     b = f.builder
     left = b.sub(evaluate(f, limit), evaluate(f, ramp.base))
     bounded = pointwise(b, "smin", pointwise(b, "smax", left, I64(0)), I64(ramp.lanes))
-    lanes = ir.Constant(ir.VectorType(I32, ramp.lanes), list(range(ramp.lanes)))
+    lanes = ir.Constant(I32.lanes(ramp.lanes), list(range(ramp.lanes)))
     return b.icmp_signed("<", lanes, splat(b, b.trunc(bounded, I32), ramp.lanes))
 
 
@@ -312,4 +312,4 @@ def _reduce_lanes(f: FunctionBuilder, op: tir.BinOp, dtype: DType, x: ir.Value) 
 def _slice_lanes(b: ir.IRBuilder, x: ir.Value, start: int, count: int) -> ir.Value:
     if count == 1:
         return b.extract_element(x, I32(start))
-    return b.shuffle_vector(x, poison(x.type), ir.Constant(ir.VectorType(I32, count), list(range(start, start + count))))
+    return b.shuffle_vector(x, poison(x.type), ir.Constant(I32.lanes(count), list(range(start, start + count))))

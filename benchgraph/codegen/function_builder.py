@@ -214,7 +214,7 @@ class FunctionBuilder:
         """
         b, self.has_non_temporal_stores = self.builder, True
         if t.dtype.is_float and t.dtype.bits < I32.width and self.target.lanes == LINE_LANES:
-            integers = ir.VectorType(I64, LINE_BYTES * 8 // I64.width)
+            integers = I64.lanes(LINE_BYTES * 8 // I64.width)
             stored = b.asm(ir.FunctionType(integers, [integers]), "", "=v,0", [b.bitcast(stored, integers)])
         within = b.and_(b.ptrtoint(self.bases[_base(t)], I64), I64(LINE_BYTES - 1))
         with b.if_else(b.icmp_signed("==", within, I64(0))) as (aligned, otherwise):
@@ -230,7 +230,7 @@ class FunctionBuilder:
         self.builder.ret_void()
 
     def _masked_load(self, t: Tensor, at: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
-        type = ir.VectorType(memory_type(t.dtype), lanes)
+        type = memory_type(t.dtype).lanes(lanes)
         where, contiguous = self._addresses(t, at, stride, lanes)
         name = f"llvm.masked.{'load' if contiguous else 'gather'}.{mangled(type)}.{mangled(where.type)}"
         return call(self.builder, name, type, [where, I32(_align(t)), self._mask(mask, lanes), constant(type, 0)], self.memory(t))
@@ -243,7 +243,7 @@ class FunctionBuilder:
             loaded = self._masked_load(t, at, 1, lanes * stride, shuffled(b, mask, constant(mask.type, 0), wide))
             return shuffled(b, loaded, poison(loaded.type), [i * stride for i in range(lanes)])
         starts = [*(part * lanes for part in range(stride - 1)), reach - lanes]
-        picked: ir.Value = poison(ir.VectorType(memory_type(t.dtype), lanes))
+        picked: ir.Value = poison(memory_type(t.dtype).lanes(lanes))
         for part, start in enumerate(starts):
             first = b.gep(at, [I64(start)], source_etype=memory_type(t.dtype))
             loaded = b.load(first, typ=picked.type, align=_align(t), memory=self.memory(t))
@@ -270,7 +270,7 @@ class FunctionBuilder:
         """(the address, True) for contiguous elements, (a vector of addresses, False) otherwise."""
         if stride == 1 or lanes == 1:
             return at, True
-        steps = ir.Constant(ir.VectorType(I64, lanes), [stride * lane for lane in range(lanes)])
+        steps = ir.Constant(I64.lanes(lanes), [stride * lane for lane in range(lanes)])
         return self.builder.gep(splat(self.builder, at, lanes), [steps], source_etype=memory_type(t.dtype)), False
 
     def memory(self, t: Tensor) -> ir.Memory:
@@ -282,7 +282,7 @@ class FunctionBuilder:
 
     def _mask(self, mask: ir.Value | None, lanes: int) -> ir.Value:
         if mask is None:
-            return constant(ir.VectorType(I1, lanes), 1)
+            return constant(I1.lanes(lanes), 1)
         return _one_lane(self.builder, mask) if lanes == 1 else mask
 
 
@@ -292,7 +292,7 @@ def _align(t: Tensor) -> int:
 
 
 def _one_lane(b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
-    return b.insert_element(poison(ir.VectorType(scalar.type, 1)), scalar, I32(0))
+    return b.insert_element(poison(scalar.type.lanes(1)), scalar, I32(0))
 
 
 def _hide(b: ir.IRBuilder, mask: ir.Value) -> ir.Value:
@@ -333,7 +333,7 @@ def _spread(builder: ir.IRBuilder, value: ir.Value, mask: ir.Value | None, strid
     lanes = value.type.count
     wide = shuffled(builder, value, poison(value.type), [i // stride for i in range(lanes * stride)])
     if mask is None:
-        return wide, ir.Constant(ir.VectorType(I1, lanes * stride), [int(i % stride == 0) for i in range(lanes * stride)])
+        return wide, ir.Constant(I1.lanes(lanes * stride), [int(i % stride == 0) for i in range(lanes * stride)])
     off = constant(mask.type, 0)
     return wide, shuffled(builder, mask, off, [lanes if i % stride else i // stride for i in range(lanes * stride)])
 
