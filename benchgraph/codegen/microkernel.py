@@ -39,8 +39,9 @@ from benchgraph.tir.groups import SIDE_BY_SIDE, is_widened
 from benchgraph.tir.ir import Prefetch
 
 UNROLL = 2  # groups of k in one step of a long K loop
-LEAST_STEPS = 4  # of K loops in shared code, to which a call leads
-LEAST_VECTORS = 3  # that a row of src is multiplied by in shared code, which computes the address of each row in each step
+# Of code that kernels share (docs/measurements/microkernel.md): steps of its K loop, as a call leads to it, and vectors that a row of src
+# is multiplied by, as the address of each row is computed in each step.
+LEAST_STEPS, LEAST_VECTORS = 4, 3
 LINES_PER_STEP, LINES_PER_TILE_STEP = 4, 16
 """Cache lines that a step of a K loop prefetches of a stream at most, beside its own loads: 8 of wei, on tile registers 64 in all
 (docs/measurements/prefetch.md, Weight panels)."""
