@@ -14,7 +14,7 @@ from benchgraph.gir.elements import element_nest
 from benchgraph.gir.elements import nest_text as elements_text
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.nest_cost import kernel_stages
-from benchgraph.gir.parameters import Parameters
+from benchgraph.gir.nest_schedule import product_schedule
 from benchgraph.gir.product_space import product_space
 from benchgraph.gir.windows import window_nest
 from benchgraph.machine.table import rates
@@ -24,8 +24,6 @@ from benchgraph.schedule.cost import Breakdown, Costs
 from benchgraph.schedule.elements import space as element_space
 from benchgraph.schedule.elements_cost import ElementCosts
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.space import RowTiling, Tiling, tiled
-from benchgraph.schedule.steps import Nest
 from benchgraph.schedule.tuning import of_table
 from benchgraph.schedule.window import space as window_space
 from benchgraph.schedule.window_cost import WindowCosts
@@ -75,16 +73,7 @@ def _products(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
     if not kernel_stages(node) or node.parameters is None:
         return
     space = product_space(g, node, target)
-    chosen = _by_parameters(space.nest, node.parameters, node)
-    yield _candidates(space.text, chosen, space.schedules(target), Costs(space.nest, target))
-
-
-def _by_parameters(nest: Nest, p: Parameters, node: FusedOp) -> Schedule:
-    if len(nest.steps) > 1:
-        return RowTiling(p.mb, p.score_columns).schedule(nest)
-    makes = any(stage.is_packing for stage in node.stages)
-    spreads = Tiling(p.mb, p.ns if p.ks and not makes else p.nb, p.split_n, p.ns)
-    return tiled(nest.first, replace(spreads, ks=p.ks, makes=makes, fetches=p.prefetch) if p.ks else spreads)
+    yield _candidates(space.text, product_schedule(g, node, target), space.schedules(target), Costs(space.nest, target))
 
 
 def _windows(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:

@@ -72,12 +72,17 @@ def executed_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
         return scheduled
     nest, instructions = product_nest(g, node, target), sum(instructions_of(g, op) for op in node.ops if not op.lowering.is_contraction)
     stages = tuple(replace(stage, jam=_rows_together(g, scheduled, stage, target)) for stage in scheduled.stages)
-    is_serial = is_short(nest, _chosen(g, node, target).schedule, instructions, target)
+    is_serial = is_short(nest, product_schedule(g, node, target), instructions, target)
     scheduled = replace(scheduled, stages=stages, is_serial=is_serial)
     if p.score_columns:
         return scheduled
     entries = whole_entries(g, node, target) if nest.prefetches(p.mb, target) else ()
     return replace(scheduled, prefetched_entries=entries, prefetched_rows=next_rows(g, node, target))
+
+
+def product_schedule(g: Graph, node: FusedOp, target: Target) -> Schedule:
+    """What a nest of products has, forced or of least cost."""
+    return _chosen(g, node, target).schedule
 
 
 def nests_ns(g: Graph, nodes: Sequence[FusedOp], target: Target) -> float:
