@@ -131,11 +131,7 @@ class Costs:
         if gemm.blocks is None or not gemm.blocks.cycles:
             return 0.0
         cycles = calls_of(gemm, self.rates, gemm.m, nb, frozenset()).cycles
-        return self._equal_share(self.rates.ns(cycles), self.run.made_ns(self.nest.steps))
-
-    def _equal_share(self, of_entry: float, of_all: float = 0.0) -> float:
-        """Of the nanoseconds that all batch entries take, and of others: on one core, or on all that fork and join."""
-        ns = prod(self.nest.first.batch) * of_entry + of_all
+        ns = prod(gemm.batch) * self.rates.ns(cycles) + self.run.made_ns(self.nest.steps)
         return min(ns, ns / self.target.cores + self.rates.fork_join_ns(2))
 
     def cost(self, run: Run, far: Mapping[str, float], from_memory: float, of_others: float) -> Cost:
