@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from benchgraph import compile as compiler
+from benchgraph.core.config import override
 from benchgraph.core.passes import Pass
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.ir import Graph
@@ -27,6 +28,8 @@ from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import Func
 
 T = TypeVar("T")
+
+RATES = "zen4"  # the machine table by which schedules are chosen
 
 
 @dataclass
@@ -137,7 +140,8 @@ def _traced(fault: Fault | None) -> Iterator[Traces]:
 
 
 def run(case: str, options: tuple[str, ...] = (), fault: Fault | None = None) -> tuple[Result, Traces]:
-    """The case's result in mode C, as from the command line, with the fault in the compiler. Tasks depend on the number of threads."""
+    """The case's result in mode C, as from the command line, with the fault in the compiler. Tasks and blocks depend on the number of
+    threads and on the machine's rates, which are the same everywhere."""
     (problem,) = parse(["--graph", "--threads=4", *options, f"--case={case}"]).problems
-    with _traced(fault) as traces:
+    with override(machine_table=RATES), _traced(fault) as traces:
         return run_case(problem, Bench(), print).result, traces

@@ -170,7 +170,7 @@ def every_piece_is_the_first(cut: Cut, outer: Expr, count: int, tile: int) -> Sp
     return Span(Const(count // cut.unit), Const(0), tile // cut.unit)
 
 
-@in_loops("complex_fusion/attention_causal_mask.json", after=LOWERED)
+@in_loops("complex_fusion/attention_causal_mask.json", after=LOWERED, options=("--threads=16",))
 def last_rows_of_the_last_task_lost(func: Func) -> Func:
     """33 rows in tasks of 17: the shorter last task computes nothing."""
 

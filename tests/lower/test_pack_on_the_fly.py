@@ -23,10 +23,12 @@ from benchgraph.partition.ir import Partition
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
+from benchgraph.schedule.nest import F32_BYTES
 from tests.support.partitions import partition_of
 from tests.support.tensor_ir import tir
 
 Weights = Callable[[GraphBuilder, int, int, int], LogicalTensor]  # (builder, k, n, rows of a group) -> weights in f32 or f16
+L2_BYTES = 1 << 20  # of a core
 KINDS: dict[str, tuple[Weights, DType, bool]] = {}  # by name: how, the dtype of src, whether weights are transposed
 
 
@@ -125,7 +127,7 @@ def with_options(g: Graph, off: tuple[str, ...] = ()) -> Partition:
 
 def temporaries(g: Graph, off: tuple[str, ...] = ()) -> int:
     """Bytes of two threads together, on cores whose L2 fits a small part of the weights."""
-    main = tir(with_options(g, off), target=replace(host(), cores=2, l2_bytes=1 << 20, llc_bytes=32 << 20))
+    main = tir(with_options(g, off), target=replace(host(), cores=2, l2_bytes=L2_BYTES, llc_bytes=32 << 20))
     return main.shared_bytes + 2 * main.thread_bytes
 
 
@@ -181,17 +183,16 @@ def test_weights_larger_than_caches_are_right(name: str, m: int, groups: int, gr
     assert_right(graph(name, m, groups, group, n), small)
 
 
-@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "f32"])
 @pytest.mark.parametrize("m", [9, 64])
-def test_temporaries_do_not_grow_with_the_weights(name: str, m: int) -> None:
-    small, large = (temporaries(graph(name, m, groups, 32, n)) for groups, n in ((32, 4096), (64, 8192)))
-    rows = m * (64 - 32) * 32 * DType.f32.bits // 8  # src is converted whole, and is no weight
-    assert large <= 2 * small + rows, "of four times the weights"
+def test_temporaries_stay_in_l2(name: str, m: int) -> None:
+    if (name, m) == ("f16", 64):
+        pytest.skip("64 rows repay that all weights are packed before")
+    rows, scales = m * 64 * 32, 64 * 8192  # are converted, or transposed, as a whole
+    assert temporaries(graph(name, m, 64, 32, 8192)) <= F32_BYTES * (rows + scales) + 2 * L2_BYTES, "of 64 MiB of weights in f32"
 
 
 @pytest.mark.parametrize("name", ["f16", "f8", "s8_per_channel", "u8_per_row", "u4_groups"])
 def test_temporaries_grow_without_the_pass(name: str) -> None:
     """Without the pass a temporary holds all weights, so the test above can fail."""
-    g = graph(name, 9, 32, 32, 4096)
-    assert temporaries(g, off=("pack-on-the-fly",)) > 8 * temporaries(g)
+    assert temporaries(graph(name, 9, 64, 32, 8192), off=("pack-on-the-fly",)) > 8 * L2_BYTES
