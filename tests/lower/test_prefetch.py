@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
+import numpy as np
 import pytest
 
 from benchgraph.core.dtypes import DType
@@ -191,8 +192,8 @@ def test_calls_prefetch_what_the_next_block_is_packed_from(dtype: DType, transpo
     for (so, ko), fetched in found.items():
         following, begin = (so, (ko + 1) * p.ks) if ko + 1 < pieces else (so + 1, 0)
         rows, columns = range(begin, min(begin + p.ks, k)), range(following * p.ns, (following + 1) * p.ns)
-        places = ((c * k + r) if transposed else (r * n + c) for r in rows for c in columns)
-        assert set(fetched) >= {place // per_line for place in places}
+        places = np.add.outer(rows, np.multiply(columns, k)) if transposed else np.add.outer(np.multiply(rows, n), columns)
+        assert set(fetched) >= {*np.unique(places // per_line).tolist()}
         assert set(fetched.values()) == {1}
         assert len(fetched) == p.ks * p.ns // per_line
 
