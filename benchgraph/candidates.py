@@ -13,7 +13,6 @@ from benchgraph.gir.build import from_partition
 from benchgraph.gir.elements import element_nest
 from benchgraph.gir.elements import nest_text as elements_text
 from benchgraph.gir.ir import FusedOp, Graph
-from benchgraph.gir.nest_cost import kernel_stages
 from benchgraph.gir.nest_schedule import product_schedule
 from benchgraph.gir.product_space import product_space
 from benchgraph.gir.windows import window_nest
@@ -59,7 +58,7 @@ def candidates(partition: Partition, target: Target | None = None) -> tuple[Cand
     target = target or current()
     free = replace(partition, options=replace(partition.options, forced=of_table(target)))
     g = scheduled(from_partition(free), free, target)
-    nodes = (node for node in g.nodes if isinstance(node, FusedOp) and not g.value(node.outs[0]).is_constant)
+    nodes = (nest for nest in g.nests if not g.is_init(nest))
     found = {each.nest: each for node in nodes for kind in KINDS for each in kind(g, node, target)}
     return tuple(each for each in found.values() if len(each.space) > 1)
 
@@ -70,7 +69,7 @@ def _candidates(nest: str, chosen: Schedule, schedules: Iterator[Schedule], cost
 
 def _products(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
     """That of a nest of products."""
-    if not kernel_stages(node) or node.parameters is None:
+    if not node.row_products or node.parameters is None:
         return
     space = product_space(g, node, target)
     yield _candidates(space.text, product_schedule(g, node, target), space.schedules(target), Costs(space.nest, target))

@@ -166,28 +166,27 @@ def explain(partition: Partition, target: Target | None = None, *, with_tuning: 
 def _nests(g: Graph, record: Record) -> Iterator[Nest]:
     begins = {n.about[0]: n.why for n in record.notes if len(n.about) == 1}
     off = any(s.is_off and s.name == "fuse-coarse" for s in record.steps)
-    for node in g.nodes:
-        if isinstance(node, FusedOp):
-            yield Nest(
-                node.name,
-                "init" if g.value(node.outs[0]).is_constant else "main",
-                tuple(_section(g, stage, begins) for stage in node.stages),
-                tuple(_value(g, v) for v in node.ins),
-                tuple(_value(g, v) for v in node.outs),
-                tuple(f"%{v}" for v in node.prefetched_entries),
-                tuple(f"%{v}" for v in node.prefetched_rows),
-                tuple(_apart(g, node, record.notes, off=off)),
-                tuple(n.why for n in record.notes if n.about == (node.name,))[-1:],
-                node.is_serial,
-            )
+    for node in g.nests:
+        yield Nest(
+            node.name,
+            "init" if g.is_init(node) else "main",
+            tuple(_section(g, stage, begins) for stage in node.stages),
+            tuple(_value(g, v) for v in node.ins),
+            tuple(_value(g, v) for v in node.outs),
+            tuple(f"%{v}" for v in node.prefetched_entries),
+            tuple(f"%{v}" for v in node.prefetched_rows),
+            tuple(_apart(g, node, record.notes, off=off)),
+            tuple(n.why for n in record.notes if n.about == (node.name,))[-1:],
+            node.is_serial,
+        )
 
 
 def _apart(g: Graph, node: FusedOp, notes: Sequence[Note], *, off: bool) -> Iterator[tuple[str, str]]:
     """The nests that read results of this one, and why they are separate."""
-    for other in g.nodes:
-        if isinstance(other, FusedOp) and set(other.ins) & set(node.outs):
+    for other in g.nests:
+        if set(other.ins) & set(node.outs):
             why = next((n.why for n in notes if n.about == (node.name, other.name)), "")
-            once = "it is computed once, by init" if g.value(node.outs[0]).is_constant else "fuse-coarse was left out" if off else ""
+            once = "it is computed once, by init" if g.is_init(node) else "fuse-coarse was left out" if off else ""
             yield other.name, why or once
 
 

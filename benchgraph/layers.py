@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from benchgraph.compile import check_compilable, compile_profiled
 from benchgraph.core.layers import Layer
 from benchgraph.core.record import Record, recorded
-from benchgraph.gir.ir import FusedOp, Graph
+from benchgraph.gir.ir import Graph
 from benchgraph.gir.origins import origins
 from benchgraph.lower.storage import stored_value
 from benchgraph.machine.target import Target, current
@@ -80,7 +80,7 @@ class _Code:
 
     def __init__(self, g: Graph, statements: Sequence[Stmt], comes_from: dict[int, int]) -> None:
         self.g, self.comes_from = g, comes_from
-        self.nests = [n for n in g.nodes if isinstance(n, FusedOp) and not g.value(n.outs[0]).is_constant]
+        self.nests = [nest for nest in g.nests if not g.is_init(nest)]
         self.maker = {v: number for number, nest in enumerate(self.nests) for v in nest.outs}
         self.nests_of = self._nests_of(statements)
 

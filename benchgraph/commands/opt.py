@@ -185,7 +185,7 @@ def _parsed(text: str, name: str) -> tuple[str, tuple[Any, ...]]:
 
 def _check_shapes(g: Graph) -> None:
     """Raises InvalidShape for an op whose operands do not fit each other, or whose results are not of the declared shapes."""
-    for op in (op for node in g.nodes for op in (node.ops if isinstance(node, FusedOp) else (node,))):
+    for op in g.ops:
         where, fix = f"`{print_op(g, op)}`", "correct the shape in the text"
         try:
             inferred = op.semantics.infer(op.attrs, tuple(g.value(id).type for id in op.ins))

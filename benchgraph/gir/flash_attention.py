@@ -59,7 +59,7 @@ class FlashAttention:
 def flash_attention(g: Graph, node: FusedOp) -> FlashAttention | None:
     """The plan of a nest of two products with a softmax between them; None for other nests."""
     stages = [s for s in node.stages if not s.is_batch_invariant]
-    kernels = [s for s in stages if s.ops[0].lowering.is_contraction]
+    kernels = [s for s in stages if s.is_product]
     if len(kernels) != 2 or stages[-2:] != kernels:
         return None
     scores, values = kernels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cached_property
@@ -105,6 +106,11 @@ class Op:
     attrs: Attrs = NO_ATTRS
 
     @property
+    def ops(self) -> tuple[Op, ...]:
+        """Itself, as a fused op has several."""
+        return (self,)
+
+    @property
     def lowering(self) -> Lowering:
         """How the op table says it is compiled."""
         return spec(self.kind).lowering
@@ -163,6 +169,10 @@ class Stage:
         return self.parameters.nb if self.parameters is not None else 0
 
     @property
+    def is_product(self) -> bool:
+        return self.ops[0].lowering.is_contraction
+
+    @property
     def is_batch_invariant(self) -> bool:
         """Whether it runs once per batch entry, before the entry's tasks (gir/batch_invariants.py)."""
         return Anchor.batch in self.anchors
@@ -202,9 +212,14 @@ class FusedOp:
         return tuple(op for stage in self.stages for op in stage.ops)
 
     @property
+    def row_products(self) -> tuple[Stage, ...]:
+        """The stages of products that iterate over the nest's rows."""
+        return tuple(stage for stage in self.stages if stage.is_product and not stage.reduces_rows)
+
+    @property
     def parameters(self) -> Parameters | None:
-        """Those of the first tunable op that iterates over the nest's rows; all such ops have the same rows."""
-        return next((stage.parameters for stage in self.stages if stage.parameters is not None and not stage.reduces_rows), None)
+        """Those of the first of these; all have the same rows."""
+        return next((stage.parameters for stage in self.row_products), None)
 
     @property
     def mb(self) -> int:
@@ -267,8 +282,21 @@ class Graph:
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:
-        """The nodes of a graph whose ops are not fused yet."""
-        return tuple(cast(Op, node) for node in self.nodes)
+        """All ops, fused or not, in order."""
+        return tuple(op for node in self.nodes for op in node.ops)
+
+    @property
+    def nests(self) -> tuple[FusedOp, ...]:
+        return tuple(node for node in self.nodes if isinstance(node, FusedOp))
+
+    def map_nests(self, change: Callable[[FusedOp], FusedOp]) -> Graph:
+        """The graph with each fused op changed; the same object when none is."""
+        nodes = tuple(change(node) if isinstance(node, FusedOp) else node for node in self.nodes)
+        return self if nodes == self.nodes else replace(self, nodes=nodes)
+
+    def is_init(self, node: Node) -> bool:
+        """Whether init computes a node."""
+        return self.value(node.outs[0]).is_constant
 
     @cached_property
     def producer(self) -> dict[int, Node]:

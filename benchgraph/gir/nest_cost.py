@@ -19,18 +19,13 @@ from benchgraph.schedule.steps import Nest, Step, follow_each_other
 from benchgraph.schedule.traffic import beyond_l2
 
 
-def kernel_stages(node: FusedOp) -> tuple[Stage, ...]:
-    """Those of products that iterate over the nest's rows."""
-    return tuple(stage for stage in node.stages if stage.ops[0].lowering.is_contraction and not stage.reduces_rows)
-
-
 @memoised_within
 def product_nest(g: Graph, node: FusedOp, target: Target) -> Nest:
     """As its cost sees it, before it has a schedule or after."""
-    kernels, made = kernel_stages(node), {g.root(v) for op in node.ops for v in op.outs}
-    steps = tuple(_step(g, node, stage, target) for stage in kernels)
+    made = {g.root(v) for op in node.ops for v in op.outs}
+    steps = tuple(_step(g, node, stage, target) for stage in node.row_products)
     flash, known = flash_of(g, node, target), {name for step in steps for name in step.tensors}
-    rows = _rows_of(g, node) or (_rows(g, node),)
+    rows = product_rows(g, node) or (_rows(g, node),)
     others = tuple(_crossing(g, v, node, rows) for v in dict.fromkeys((*node.ins, *node.outs)) if _name(g, v) not in known)
     return Nest(
         steps,
@@ -62,38 +57,37 @@ def whole_entries(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
 
 def next_rows(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
     """Of inputs that are dense per batch entry, those that tasks read by rows: src of products, and what L2 does not hold of others."""
-    by_row = {stage.ops[0].ins[0] for stage in kernel_stages(node)}
+    by_row = {stage.ops[0].ins[0] for stage in node.row_products}
     others = {v for stage in node.stages if not (stage.is_batch_invariant or stage.reduces_rows) for op in stage.ops for v in op.ins}
     by_row |= {v for v in others if beyond_l2(g.value(v).type.nbytes, target)}
     by_row -= _read_whole(g, node)
-    return tuple(v.id for v in _dense_entries(g, node, target) if v.id in by_row and v.shape[:-1] == _rows_of(g, node))
+    return tuple(v.id for v in _dense_entries(g, node, target) if v.id in by_row and v.shape[:-1] == product_rows(g, node))
 
 
 def _read_whole(g: Graph, node: FusedOp) -> set[int]:
     """The buffers of which a batch entry reads all that is its own."""
     per_entry = (op for stage in node.stages if stage.is_batch_invariant for op in stage.ops)
-    return {g.root(v) for op in per_entry for v in op.ins} | {g.root(v) for stage in kernel_stages(node) for v in stage.ops[0].ins[1:]}
+    return {g.root(v) for op in per_entry for v in op.ins} | {g.root(v) for stage in node.row_products for v in stage.ops[0].ins[1:]}
 
 
 def _dense_entries(g: Graph, node: FusedOp, target: Target) -> list[Value]:
     """Inputs that are dense per batch entry, where there are entries enough."""
-    rows = _rows_of(g, node)
+    rows = product_rows(g, node)
     if len(rows) < 2 or not follow_each_other(prod(rows[:-1]), target):
         return []
     inputs = (v for v in map(g.value, g.ins) if not v.is_constant)
     return [v for v in inputs if v.shape[:-2] == rows[:-1] and v.strides == dense_strides(v.shape)]
 
 
-def _rows_of(g: Graph, node: FusedOp) -> Shape:
-    """The extents of batch entries and rows of its products; () where it has none."""
-    kernels = kernel_stages(node)
-    return g.value(kernels[0].ops[0].outs[0]).shape[:-1] if kernels else ()
+def product_rows(g: Graph, node: FusedOp) -> Shape:
+    """The extents of batch entries and rows of a nest's products; () where it has none."""
+    return g.value(node.row_products[0].ops[0].outs[0]).shape[:-1] if node.row_products else ()
 
 
 def prefetches_panels(g: Graph, node: FusedOp, stage: Stage, nb: int, target: Target) -> bool:
     """Whether calls prefetch the next packed panel, if they last long enough: from beyond L2. Not in init, which has just packed it."""
     wei = g.value(stage.ops[0].ins[1])
-    is_packed = wei.is_constant and bool(wei.layout.blocks) and not g.value(stage.ops[0].outs[0]).is_constant
+    is_packed = wei.is_constant and bool(wei.layout.blocks) and not g.is_init(stage.ops[0])
     return is_packed and wei.shape[-1] > nb and beyond_l2(weights_bytes(g, node.ops), target)
 
 

@@ -20,14 +20,7 @@ from benchgraph.gir.forced import forced_or_chosen
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.gemv import Gemv, dot_nest, gemv_form
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
-from benchgraph.gir.nest_cost import (
-    flash_of,
-    kernel_stages,
-    next_rows,
-    prefetches_panels,
-    product_nest,
-    whole_entries,
-)
+from benchgraph.gir.nest_cost import flash_of, next_rows, prefetches_panels, product_nest, whole_entries
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.padding import saves_taps_by_rows
@@ -54,7 +47,7 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
         return replace(node, schedule=scheduled_windows(g, node, target))
     if not any(op.lowering.is_contraction for op in node.ops):
         return scheduled_elements(g, node, target)
-    if not kernel_stages(node):
+    if not node.row_products:
         return node
     chosen = _chosen(g, node, target)
     stages = tuple(_with_parameters(g, node, stage, chosen, target) for stage in node.stages)
@@ -135,7 +128,7 @@ def _chosen(g: Graph, node: FusedOp, target: Target) -> _Chosen:
 
 def _columns(g: Graph, node: FusedOp, target: Target) -> int:
     """Of a call of the only product."""
-    op = kernel_stages(node)[0].ops[0]
+    op = node.row_products[0].ops[0]
     is_packed = bool(g.value(op.ins[1]).layout.blocks)
     return columns_per_call(g, op, target) if is_packed else scheduled_columns(g, node, target)
 
@@ -145,9 +138,9 @@ def _columns(g: Graph, node: FusedOp, target: Target) -> int:
 
 def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, target: Target) -> Stage:
     """A stage with parameters for its product, if it has one, and the anchors that follow."""
-    op = stage.ops[0]
-    if not op.lowering.is_contraction:
+    if not stage.is_product:
         return stage
+    op = stage.ops[0]
     p, of_layout = product(g, op), columns_per_call(g, op, target)
     given = chosen.tiling if chosen.tiling is not None and not stage.reduces_rows else None
     has_makers = bool(packing_stages(node, stage))

@@ -37,7 +37,7 @@ class Reader:
 
 def product_after(node: FusedOp, stage: Stage) -> Stage:
     """The product whose blocks a stage at the panel anchor makes."""
-    return next(s for s in node.stages[node.stages.index(stage) :] if s.ops[0].lowering.is_contraction)
+    return next(s for s in node.stages[node.stages.index(stage) :] if s.is_product)
 
 
 def packing_stages(node: FusedOp, kernel: Stage) -> tuple[Stage, ...]:

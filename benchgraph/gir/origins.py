@@ -10,10 +10,10 @@ that a pass adds are on the way to those: their makers take the origin of the fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
-from benchgraph.gir.ir import FusedOp, Graph, Op
+from benchgraph.gir.ir import Graph
 
 
 def origins(graphs: Sequence[Graph]) -> dict[int, int]:
@@ -30,7 +30,7 @@ def _carried(known: dict[int, int], before: Graph, after: Graph) -> dict[int, in
     """The origins after one pass."""
     left_as = {new: known[old] for old, new in zip(before.outs, after.outs, strict=True) if old in known}
     found, read_by = dict[int, int](), dict[int, int]()
-    for op in reversed(list(all_ops(after))):
+    for op in reversed(after.ops):
         for v in op.outs:
             origin = known.get(v, left_as.get(v, read_by.get(v, read_by.get(after.root(v)))))
             if origin is not None:
@@ -39,9 +39,3 @@ def _carried(known: dict[int, int], before: Graph, after: Graph) -> dict[int, in
             for v in op.ins:
                 read_by[v] = read_by[after.root(v)] = origin
     return found
-
-
-def all_ops(g: Graph) -> Iterator[Op]:
-    """The ops of a graph, fused or not, in order."""
-    for node in g.nodes:
-        yield from node.ops if isinstance(node, FusedOp) else (node,)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from benchgraph.gir.gemm_nest import gemm_nest
-from benchgraph.gir.ir import FusedOp, Graph, Op
+from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import product, runs
 from benchgraph.gir.views import root_index
 from benchgraph.machine.target import Target
@@ -110,7 +110,7 @@ def zero_border(g: Graph, id: int) -> Border:
     """Per dim of a value, how many indices at its begin and at its end are known to be zeros."""
     root = g.root(id)
     node, none = g.producer.get(root), ((0, 0),) * len(g.value(id).shape)
-    makers = [op for op in (node.ops if isinstance(node, FusedOp) else () if node is None else (node,)) if g.root(op.outs[0]) == root]
+    makers = [op for op in (() if node is None else node.ops) if g.root(op.outs[0]) == root]
     if len(makers) != 1 or (border := makers[0].semantics.zero_border) is None:
         return none
     (made,) = makers[0].outs

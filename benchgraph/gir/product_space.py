@@ -18,7 +18,7 @@ from benchgraph.gir.anchors import has_tiled_post_ops
 from benchgraph.gir.column_blocks import call_widths, columns_in, columns_per_call
 from benchgraph.gir.forced import forced_schedule
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
-from benchgraph.gir.nest_cost import kernel_stages, product_nest
+from benchgraph.gir.nest_cost import product_nest
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.product import product
@@ -50,7 +50,7 @@ class ProductSpace:
 @memoised_within
 def product_space(g: Graph, node: FusedOp, target: Target) -> ProductSpace:
     """Of a nest of products."""
-    kernels = kernel_stages(node)
+    kernels = node.row_products
     grid = grid_nest(g, node, kernels[0], target) if len(kernels) == 1 else None
     nest, words, widths = grid or product_nest(g, node, target), dict[str, bool](), tuple[int, ...]()
     if len(kernels) == 1:
@@ -88,8 +88,7 @@ def _widths(g: Graph, node: FusedOp, stage: Stage, target: Target) -> tuple[int,
 
 def _panels(g: Graph, op: Op) -> tuple[Value, ...] | None:
     """The weights of a product, if they are in panels, and what these are made of panel by panel; None where others read or make them."""
-    ops = [each for node in g.nodes for each in (node.ops if isinstance(node, FusedOp) else (node,))]
-    makers, found, work = {v: each for each in ops for v in each.outs}, dict[int, Op](), [(op.ins[1], op)]
+    makers, found, work = {v: each for each in g.ops for v in each.outs}, dict[int, Op](), [(op.ins[1], op)]
     while work:
         v, reader = work.pop()
         if not (value := g.value(v)).layout.blocks:
@@ -99,7 +98,7 @@ def _panels(g: Graph, op: Op) -> tuple[Value, ...] | None:
             or v in g.viewed
             or v not in makers
             or v in g.outs
-            or any(v in each.ins for each in ops if each is not reader)
+            or any(v in each.ins for each in g.ops if each is not reader)
         ):
             return None
         found[v] = reader
@@ -110,12 +109,10 @@ def _panels(g: Graph, op: Op) -> tuple[Value, ...] | None:
 def with_scheduled_panels(g: Graph, target: Target) -> Graph:
     """Raises ParseError for a schedule that its nest cannot have."""
     changed = dict[int, Value]()
-    for node in g.nodes:
-        if not isinstance(node, FusedOp) or len(kernels := kernel_stages(node)) != 1:
-            continue
+    for node in (nest for nest in g.nests if len(nest.row_products) == 1):
         found = product_space(g, node, target)
         schedule = forced_schedule(g, found.text, found.schedules(target))
-        nb, op = scheduled_columns(g, node, target) if schedule is None else Tiling.of(schedule).nb, kernels[0].ops[0]
+        nb, op = scheduled_columns(g, node, target) if schedule is None else Tiling.of(schedule).nb, node.row_products[0].ops[0]
         if nb != columns_per_call(g, op, target):
             changed |= {v.id: replace(v, layout=_in_panels(v.layout, nb)) for v in _panels(g, op) or ()}
     return g.with_values(changed)
@@ -124,7 +121,7 @@ def with_scheduled_panels(g: Graph, target: Target) -> Graph:
 def scheduled_columns(g: Graph, node: FusedOp, target: Target) -> int:
     """Columns of a call of the only product of a nest: those of constant weights are chosen with their layout, and those of others are as
     wide as a register panel, where that divides all columns."""
-    stage = kernel_stages(node)[0]
+    stage = node.row_products[0]
     p, usual = product(g, stage.ops[0]), columns_per_call(g, stage.ops[0], target)
     if p.has_constant_wei or p.columns % usual == 0:
         return usual

@@ -49,7 +49,7 @@ STAGE_SYNTAX = "ops", "anchors"
 
 def print_gir(g: Graph) -> str:
     lines = [f"graph({', '.join(_declared(g, v) for v in g.ins)}) {_fields(g, GRAPH_SYNTAX)}{{"]
-    made = {*g.ins, *(v for node in g.nodes for op in (node.ops if isinstance(node, FusedOp) else (node,)) for v in op.outs)}
+    made = {*g.ins, *(v for op in g.ops for v in op.outs)}
     for v in g.values:
         if v.literal is not None:
             lines.append(f"  {_declared(g, v.id)} = const {_content(v.literal)}")

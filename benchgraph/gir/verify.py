@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.gir.ir import FusedOp, Graph, Op
+from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.text import print_gir
 
 
@@ -18,10 +18,8 @@ def verify(g: Graph) -> None:
         if v.literal is not None and v.dtype.is_packed:
             raise GirError(f"the literal %{v.id} is {v.dtype.value}, two elements to a byte; only inputs can be", where="Graph IR")
     written = _Written(g)
-    for node in g.nodes:
-        ops = node.ops if isinstance(node, FusedOp) else (node,)
-        for op in ops:
-            _check(g, op, written)
+    for op in g.ops:
+        _check(g, op, written)
     for out in g.outs:
         if not written.has(out):
             raise GirError(f"output %{out} is never written", where="Graph IR", shown=print_gir(g))

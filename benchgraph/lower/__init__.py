@@ -72,12 +72,10 @@ class Lowered:
 
 def lower(g: Graph) -> Lowered:
     """Nests whose results are constant go to init, the others to main."""
-    nodes = [n for n in g.nodes if isinstance(n, FusedOp)]
-    init_nodes = [n for n in nodes if g.value(n.outs[0]).is_constant]
-    main_nodes = [n for n in nodes if not g.value(n.outs[0]).is_constant]
+    init_nodes, main_nodes = ([n for n in g.nests if g.is_init(n) == is_init] for is_init in (True, False))
     init_results = {v for n in init_nodes for v in n.outs}
     # compile-time constants of more than one element need buffers
-    read = (g.value(g.root(v)) for n in nodes for v in n.ins)
+    read = (g.value(g.root(v)) for n in g.nests for v in n.ins)
     literals = dict.fromkeys(v.id for v in read if v.literal is not None and v.type.elements > 1)
     constants = (*literals, *dict.fromkeys(v for n in main_nodes for v in n.ins if v in init_results))
     init_inputs = tuple(i for i, v in enumerate(g.ins) if any(v in n.ins for n in init_nodes))
@@ -111,19 +109,13 @@ def _function(name: str, g: Graph, nodes: list[FusedOp], params: tuple[int, ...]
         runs_once,
         prefetched=tuple(prefetched),
         stream_bytes=streams if prefetched else 0,
-        shared=tuple(_shared(storage, nodes)),
+        shared=tuple(Shared(tuple(storage.declare(v).name for v in n.shared), n.blocks, n.by_rows) for n in nodes if n.shared),
         tasks=g.tasks,
     )
 
 
-def _shared(storage: Storage, nodes: list[FusedOp]) -> Iterator[Shared]:
-    for node in nodes:
-        if node.shared:
-            yield Shared(tuple(storage.declare(v).name for v in node.shared), node.blocks, node.by_rows)
-
-
 def _nest(storage: Storage, node: FusedOp) -> Stmt:
     storage.uncached = frozenset(node.non_temporal)
-    if any(op.lowering.is_contraction for op in node.ops):
+    if any(stage.is_product for stage in node.stages):
         return (FlashAttentionNest if node.score_columns else GemmNest)(storage, node).lower()
     return lower_windows(storage, node) if node.ops[0].lowering.is_window else LoopNest(storage, node).lower()

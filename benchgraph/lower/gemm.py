@@ -64,7 +64,7 @@ class GemmNest:
         return seq(*map(self._stage, stages))
 
     def _stage(self, stage: Stage) -> Stmt:
-        return self._product(stage) if stage.ops[0].lowering.is_contraction else self._columns(stage, self.task.spans)
+        return self._product(stage) if stage.is_product else self._columns(stage, self.task.spans)
 
     def _batch_stage(self, stage: Stage) -> Stmt:
         """A stage at the batch anchor: a point along the batch loops, all of its other axes."""

@@ -57,7 +57,7 @@ class GemmTask:
 
     @property
     def products(self) -> list[Op]:
-        return [stage.ops[0] for stage in self.node.stages if stage.ops[0].lowering.is_contraction]
+        return [stage.ops[0] for stage in self.node.stages if stage.is_product]
 
     def parameters(self, op: Op) -> Parameters:
         """Those of a product."""

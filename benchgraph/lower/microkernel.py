@@ -107,7 +107,7 @@ def _prefetches(task: GemmTask, op: Op, column_block: Expr, nb: int) -> Iterator
 
 def _operands_of(task: GemmTask, ids: tuple[int, ...], op: Op) -> tuple[int, ...]:
     """The operands that this product's calls prefetch: the nest's products share them out."""
-    products = [s.ops[0] for s in task.node.stages if s.ops[0].lowering.is_contraction and not s.reduces_rows]
+    products = [stage.ops[0] for stage in task.node.row_products]
     return ids[products.index(op) :: len(products)]
 
 

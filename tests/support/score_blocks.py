@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.options import Forced, Options
-from benchgraph.gir.nest_cost import kernel_stages
 from benchgraph.gir.product_space import product_space
 from benchgraph.machine.target import Target
 from benchgraph.partition.ir import Partition
@@ -15,7 +14,7 @@ from tests.support.graph_ir import nests, scheduled
 def in_score_blocks(partition: Partition, target: Target, columns: int = 64) -> Partition:
     """Its only attention in tasks of up to 50 rows, and so many columns of scores at a time; 0 for all."""
     g = scheduled(partition, target)
-    (node,) = (n for n in nests(g) if len(kernel_stages(n)) == 2)
+    (node,) = (n for n in nests(g) if len(n.row_products) == 2)
     space = product_space(g, node, target)
     assert space.nest.is_flash
     schedules = space.schedules(target)  # those with the most rows first

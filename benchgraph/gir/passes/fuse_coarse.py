@@ -24,6 +24,7 @@ from benchgraph.core.tensor import Shape
 from benchgraph.gir.batch_invariants import Along, batch_axes_of, common_dims, entry_reads, loop_depth
 from benchgraph.gir.domain import domain_of, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
+from benchgraph.gir.nest_cost import product_rows
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs, with_borders
 from benchgraph.gir.nest_sequence import cheapest_sequence
 from benchgraph.gir.product import K, M, N, k_group, product, transposed_src_axes
@@ -41,7 +42,7 @@ MOST_REPEATED = 0.25  # share of a nest's multiply-adds that repeating a stage f
 
 
 def fuse_coarse(g: Graph, target: Target) -> Graph:
-    nodes = [n for n in g.nodes if isinstance(n, FusedOp)]
+    nodes = g.nests
     nests = merge_pairs(g, nodes, lambda nests, i, j: _merged(g, nests, i, j, target))
     names = {stage: node.name for node in nodes for stage in node.stages}
     cut = [part for node in nests.nodes for part in _cut(g, node, names, target)]
@@ -67,7 +68,7 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
     """Nest i and its reader j as one, or why they cannot be."""
     first, second = nests[i], nests[j]
     shared = set(first.outs) & set(second.ins)
-    if g.value(first.outs[0]).is_constant:
+    if g.is_init(first):
         return "it is computed once, by init"
     if any(len(nests.makers[v]) > 1 for v in shared):
         return "other nests make other parts of it, and it is read after all of them"
@@ -83,8 +84,8 @@ def _as_batch_invariant(
     g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target, *, has_one_reader: bool
 ) -> FusedOp | None:
     """second with first as a stage at its batch anchor. has_one_reader: no other node reads first's results."""
-    rows = _kernel_rows(g, second)
-    if rows is None or prod(rows[:-1]) == 1 or len(first.stages) > 1 or _kernel_rows(g, first) is not None:
+    rows = product_rows(g, second)
+    if prod(rows[:-1]) == 1 or len(first.stages) > 1 or first.row_products:
         return None  # with one batch entry nothing is gained, and pack-on-the-fly may take the stage block by block
     (stage,), batch = first.stages, len(rows) - 1
     reads = list(entry_reads(g, second, shared, batch))
@@ -147,13 +148,6 @@ def _written(g: Graph, stages: Iterable[Stage]) -> set[int]:
     return {g.root(v) for stage in stages for op in stage.ops for v in op.outs}
 
 
-def _kernel_rows(g: Graph, node: FusedOp) -> Shape | None:
-    """The extents of batch and rows of the nest's tunable ops, None when it has none or they differ."""
-    ops = (op for stage in node.stages if not stage.reduces_rows for op in stage.ops)
-    rows = {g.value(op.outs[0]).shape[:-1] for op in ops if op.lowering.is_contraction}
-    return rows.pop() if len(rows) == 1 else None
-
-
 def _rows(g: Graph, node: FusedOp) -> Shape | None:
     """The extents of the nest's row axes, None when it has none or its stages differ."""
     rows = {_rows_of(g, stage.ops) for stage in node.stages if not (stage.is_batch_invariant or stage.reduces_rows)}
@@ -185,11 +179,11 @@ def _by_reduction(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], t
     """first with the product of second, which reduces over its rows, as a stage to which every task adds."""
     rows = _rows(g, first)
     stages = [stage for stage in second.stages if not stage.is_batch_invariant]
-    if rows is None or rows != _kernel_rows(g, first) or len(stages) != 1 or stages[0].reduces_rows:
+    if rows is None or rows != product_rows(g, first) or len(stages) != 1 or stages[0].reduces_rows:
         return None
     (stage,) = stages
     kernel = stage.ops[0]
-    if not kernel.lowering.is_contraction or not _keep_busy(prod(rows[:-1]), target):
+    if not stage.is_product or not _keep_busy(prod(rows[:-1]), target):
         return None
     if k_group(g, kernel) > 1 and transposed_src_axes(g, kernel) is None:
         return None

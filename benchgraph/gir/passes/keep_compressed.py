@@ -89,7 +89,7 @@ WEIGHTS = Pattern(
 def _is_worth_it(s: Site) -> bool:
     """One large matrix of constant f32 weights, and few rows, for which few cores convert all weights."""
     wei = s.g.value(s.op.ins[1])
-    if not wei.is_constant or wei.dtype is not DType.f32 or s.g.value(s.op.outs[0]).is_constant:
+    if not wei.is_constant or wei.dtype is not DType.f32 or s.g.is_init(s.op):
         return False
     return stays_compressed(s.call.outs[0].shape[-2], s.target) and is_one_large_matrix(product(s.g, s.op), s.target)
 

@@ -22,14 +22,13 @@ from benchgraph.schedule.limits import goes_past_caches
 
 
 def non_temporal_stores(g: Graph, target: Target) -> Graph:
-    nodes = tuple(replace(n, non_temporal=_uncached(g, n, target)) if isinstance(n, FusedOp) else n for n in g.nodes)
-    return g if nodes == g.nodes else replace(g, nodes=nodes)
+    return g.map_nests(lambda nest: replace(nest, non_temporal=_uncached(g, nest, target)))
 
 
 def _uncached(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
     """Results of a nest that no other nest of its function reads, if that is worth it."""
-    is_init = g.value(node.outs[0]).is_constant
-    read = {v for v in node.outs if any(g.value(reader.outs[0]).is_constant == is_init for reader in g.consumers[v])}
+    is_init = g.is_init(node)
+    read = {v for v in node.outs if any(g.is_init(reader) == is_init for reader in g.consumers[v])}
     results = tuple(v for v in node.outs if (is_init or v in g.outs) and v not in read)
     if not results:
         return ()
@@ -40,7 +39,7 @@ def _uncached(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
 
 def _accessed(g: Graph, node: FusedOp) -> set[int]:
     """What a nest reads and writes, and what those nests of its function do whose results it alone reads."""
-    is_init = g.value(node.outs[0]).is_constant
+    is_init = g.is_init(node)
 
     def makers(nest: FusedOp) -> Iterator[FusedOp]:
         made = (g.producer.get(v) for v in nest.ins if len(g.consumers[v]) == 1 and g.value(v).is_constant == is_init)

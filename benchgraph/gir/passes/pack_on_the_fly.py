@@ -30,16 +30,15 @@ from benchgraph.machine.target import Target
 
 
 def pack_on_the_fly(g: Graph, target: Target) -> Graph:
-    nodes = [n for n in g.nodes if isinstance(n, FusedOp)]
-    nests = merge_pairs(g, nodes, lambda nests, i, j: _merged(g, nests, i, j, target))
-    return g if len(nests.order) == len(nodes) else replace(g, nodes=tuple(nests.nodes))
+    nests = merge_pairs(g, g.nests, lambda nests, i, j: _merged(g, nests, i, j, target))
+    return g if len(nests.order) == len(g.nests) else replace(g, nodes=tuple(nests.nodes))
 
 
 def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> FusedOp | None:
     """Nest j, which reads something of i, with i as a stage at its panel anchor; None if that is not legal or does not pay."""
     first, second = nests[i], nests[j]
     shared = set(first.outs) & set(second.ins)
-    if len(first.stages) > 1 or g.value(first.outs[0]).is_constant or first.ops[0].lowering.is_contraction:
+    if len(first.stages) > 1 or g.is_init(first) or first.stages[0].is_product:
         return None
     if nests.is_used_beyond(first.outs, (i, j)):
         return None
@@ -57,7 +56,7 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
     at = second.stages.index(readers[0].stage)
     stage = replace(maker, anchors=(Anchor.panel,) * len(maker.ops), cuts=cuts)
     one = nest_of(g, (*second.stages[:at], stage, *second.stages[at:]))
-    is_alone = sum(s.ops[0].lowering.is_contraction for s in second.stages) == 1
+    is_alone = sum(s.is_product for s in second.stages) == 1
     return replace(second, stages=one.stages) if is_alone or _pays(g, (first, second), one, maker, target) else None
 
 

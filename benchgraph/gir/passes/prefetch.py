@@ -23,15 +23,14 @@ from benchgraph.schedule.traffic import beyond_l2
 
 
 def prefetch(g: Graph, target: Target) -> Graph:
-    nodes = tuple(replace(n, prefetched=_prefetched(g, n, target)) if isinstance(n, FusedOp) else n for n in g.nodes)
-    return g if nodes == g.nodes else replace(g, nodes=nodes)
+    return g.map_nests(lambda nest: replace(nest, prefetched=_prefetched(g, nest, target)))
 
 
 def _prefetched(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
     large = {v for v in node.ins if (v in g.ins or g.value(v).is_constant) and beyond_l2(g.value(v).type.nbytes, target)}
     if not large or node.ops[0].lowering.is_window:
         return ()
-    is_product = any(op.lowering.is_contraction for op in node.ops)
+    is_product = any(stage.is_product for stage in node.stages)
     return tuple(v for v in dict.fromkeys(_streams(g, node) if is_product else _rows(g, node, target)) if v in large)
 
 

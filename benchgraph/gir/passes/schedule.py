@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.gir.ir import FusedOp, Graph
+from benchgraph.gir.ir import Graph
 from benchgraph.gir.nest_schedule import executed_nest
 from benchgraph.gir.product_space import with_scheduled_panels
 from benchgraph.machine.target import Target
@@ -19,5 +19,5 @@ from benchgraph.machine.target import Target
 
 def schedule(g: Graph, target: Target) -> Graph:
     g = with_scheduled_panels(g, target)
-    nodes = tuple(executed_nest(g, n, target) if isinstance(n, FusedOp) else n for n in g.nodes)
-    return g if nodes == g.nodes else replace(g, nodes=nodes, tasks=target.cores)
+    scheduled = g.map_nests(lambda nest: executed_nest(g, nest, target))
+    return g if scheduled is g else replace(scheduled, tasks=target.cores)
