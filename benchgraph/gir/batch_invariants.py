@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from benchgraph.gir.domain import Axes, Domain, trace
+from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import product
-from benchgraph.gir.views import Index, root_index
+from benchgraph.gir.views import Index, nest_index, root_index, zeroed
 from benchgraph.ops.spec import Elementwise, Reduction
 from benchgraph.ops.unit_steps import step
-from benchgraph.tir.ir import Const, Var
+from benchgraph.tir.ir import Var
 
 Along: TypeAlias = tuple[int | None, ...]
 Dims: TypeAlias = tuple[int | None, ...]  # for each batch loop, the dim of a buffer that it alone moves along, by one; None: there is none
@@ -57,7 +57,7 @@ def batch_axes_of(g: Graph, stage: Stage, read_dims: dict[int, Dims], batch: int
             if (dims := read_dims.get(g.root(v))) is None:
                 continue
             names = tuple(Var(f"$x{i}") for i in range(len(domain.extents)))
-            at = root_index(g, v, _at(domain.axes[v], names))
+            at = root_index(g, v, nest_index(domain.axes[v], names))
             for loop, dim in enumerate(dims):
                 axes_of[loop].add(_axis_alone_on(at, dim, names))
     last = len(domain.extents) - 1
@@ -85,10 +85,6 @@ def _names(stage: Stage, rank: int, batch: int) -> tuple[Var, ...]:
     return tuple(Var(f"$b{loops[i]}" if i in loops else f"$x{i}") for i in range(rank))
 
 
-def _at(axes: Axes, names: tuple[Var, ...]) -> Index:
-    return tuple(Const(0) if axis is None else names[axis] for axis in axes)
-
-
 def read_index(g: Graph, stage: Stage, domain: Domain, op: Op, port: int, batch: int) -> Index | None:
     """The index at which an op of a stage reads a value, in the stage's axes $x (of a product: $k, $m, $n) and the batch loops $b; None
     when it follows no such rule."""
@@ -100,9 +96,9 @@ def read_index(g: Graph, stage: Stage, domain: Domain, op: Op, port: int, batch:
         case Elementwise():
             axes = domain.axes[op.outs[0]]
             tail = axes[len(axes) - len(shape) :]
-            return _at(tuple(None if extent == 1 else a for extent, a in zip(shape, tail, strict=True)), names)
+            return zeroed(shape, nest_index(tail, names))
         case Reduction() if op is stage.ops[0]:
-            return _at(tuple(None if extent == 1 else i for i, extent in enumerate(shape)), names)
+            return zeroed(shape, names)
     return None
 
 

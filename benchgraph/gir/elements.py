@@ -21,7 +21,7 @@ from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.layouts import layout_block
 from benchgraph.gir.neighbours import with_shared_inputs
 from benchgraph.gir.text import print_attrs, print_type
-from benchgraph.gir.views import strides_of
+from benchgraph.gir.views import nest_index, strides_of
 from benchgraph.machine.target import Target
 from benchgraph.ops import unit_steps
 from benchgraph.ops.spec import Elementwise, Indices, LayoutOp, Reduction
@@ -94,7 +94,7 @@ class _Reader:
         )
 
     def _at(self, axes: Axes) -> Indices:
-        return tuple(Const(0) if axis is None else self.variables[axis] for axis in axes)
+        return nest_index(axes, self.variables)
 
     def _access(self, id: int, index: Indices, phase: int, *, is_store: bool = False) -> Access:
         v = self.g.root(id)

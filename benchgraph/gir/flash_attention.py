@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.closure import closure
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.gemv import gemv_form
@@ -46,6 +47,16 @@ class FlashAttention:
     mask_port: int = 0
 
     @property
+    def element_ops(self) -> tuple[Op, ...]:
+        """Those that run per element, without the products."""
+        return (*self.tile_ops, self.difference, self.exp, *self.weight_ops)
+
+    @property
+    def elements(self) -> frozenset[int]:
+        """The values of which only a block of columns is live."""
+        return frozenset(v for op in (self.scores.ops[0], *self.element_ops) for v in op.outs)
+
+    @property
     def src(self) -> int:
         """The second product's: p."""
         return self.values.ops[0].ins[0]
@@ -56,6 +67,7 @@ class FlashAttention:
         return self.difference.ins[1]
 
 
+@memoised_within
 def flash_attention(g: Graph, node: FusedOp) -> FlashAttention | None:
     """The plan of a nest of two products with a softmax between them; None for other nests."""
     stages = [s for s in node.stages if not s.is_batch_invariant]
@@ -105,8 +117,7 @@ def _is_legal(g: Graph, domain: Domain, plan: FlashAttention) -> bool:
     def is_per_row(op: Op) -> bool:
         return all(domain.axes.get(v, (last,))[-1] is None for v in op.outs)
 
-    per_element = (*plan.tile_ops, plan.difference, plan.exp, *plan.weight_ops)
-    if any(map(is_per_row, per_element)) or not all(map(is_per_row, (*plan.shift_ops, *plan.row_ops))):
+    if any(map(is_per_row, plan.element_ops)) or not all(map(is_per_row, (*plan.shift_ops, *plan.row_ops))):
         return False
     inside = {v for op in plan.scores.ops for v in op.outs}
     scales = all(
@@ -123,12 +134,10 @@ def _is_legal(g: Graph, domain: Domain, plan: FlashAttention) -> bool:
 
 def _stays_inside(g: Graph, node: FusedOp, plan: FlashAttention) -> bool:
     """Nothing outside of the plan reads a whole row of scores or weights, and row_ops read nothing that is computed per element."""
-    per_element = {v for op in (plan.scores.ops[0], *plan.tile_ops, plan.difference, plan.exp, *plan.weight_ops) for v in op.outs}
-    block_ops = {*plan.tile_ops, plan.maximum, plan.difference, plan.exp, plan.total, *plan.weight_ops, plan.values.ops[0]}
-    plain = all(g.value(v).view is None and g.value(v).layout.is_plain for v in per_element)
-    return (
-        plain and not per_element & {*node.outs, *g.outs, *g.viewed} and all(op in block_ops for op in node.ops if per_element & {*op.ins})
-    )
+    block_ops = {*plan.element_ops, plan.maximum, plan.total, plan.values.ops[0]}
+    is_plain = all(g.value(v).view is None and g.value(v).layout.is_plain for v in plan.elements)
+    is_inside = plan.elements.isdisjoint((*node.outs, *g.outs, *g.viewed))
+    return is_plain and is_inside and all(op in block_ops for op in node.ops if not plan.elements.isdisjoint(op.ins))
 
 
 def _has_rows_of_values(g: Graph, values: Stage) -> bool:

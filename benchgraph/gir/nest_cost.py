@@ -8,7 +8,7 @@ from math import lcm, prod
 from benchgraph.core.memoise import memoised_within
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.column_blocks import columns_per_call
-from benchgraph.gir.flash_attention import FlashAttention, flash_attention
+from benchgraph.gir.flash_attention import flash_attention
 from benchgraph.gir.ir import FusedOp, Graph, Stage, Value
 from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.product import k_group, product, weights_bytes
@@ -24,7 +24,7 @@ def product_nest(g: Graph, node: FusedOp, target: Target) -> Nest:
     """As its cost sees it, before it has a schedule or after."""
     made = {g.root(v) for op in node.ops for v in op.outs}
     steps = tuple(_step(g, node, stage, target) for stage in node.row_products)
-    flash, known = flash_of(g, node, target), {name for step in steps for name in step.tensors}
+    flash, known = flash_attention(g, node), {name for step in steps for name in step.tensors}
     rows = product_rows(g, node) or (_rows(g, node),)
     others = tuple(_crossing(g, v, node, rows) for v in dict.fromkeys((*node.ins, *node.outs)) if _name(g, v) not in known)
     return Nest(
@@ -39,11 +39,6 @@ def product_nest(g: Graph, node: FusedOp, target: Target) -> Nest:
         flash is not None and flash.mask is not None and 2 * rows[-1] >= steps[0].gemm.n,
         rows[-1],
     )
-
-
-@memoised_within
-def flash_of(g: Graph, node: FusedOp, target: Target) -> FlashAttention | None:
-    return flash_attention(g, node)
 
 
 def whole_entries(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:

@@ -15,12 +15,12 @@ from benchgraph.core.options import Forced
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.column_blocks import columns_per_call, columns_reason
 from benchgraph.gir.elements import instructions_of, rows_nest, scheduled_elements
-from benchgraph.gir.flash_attention import FlashAttention
+from benchgraph.gir.flash_attention import FlashAttention, flash_attention
 from benchgraph.gir.forced import forced_or_chosen
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.gemv import Gemv, dot_nest, gemv_form
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
-from benchgraph.gir.nest_cost import flash_of, next_rows, prefetches_panels, product_nest, whole_entries
+from benchgraph.gir.nest_cost import next_rows, prefetches_panels, product_nest, whole_entries
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.padding import saves_taps_by_rows
@@ -51,7 +51,7 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
         return node
     chosen = _chosen(g, node, target)
     stages = tuple(_with_parameters(g, node, stage, chosen, target) for stage in node.stages)
-    flash = flash_of(g, node, target) if chosen.score_columns else None
+    flash = flash_attention(g, node) if chosen.score_columns else None
     if flash is not None:
         stages = tuple(_in_score_blocks(s, flash, chosen) if s.ops == flash.scores.ops else s for s in stages)
     return replace(node, stages=stages)

@@ -18,10 +18,10 @@ from benchgraph.gir.batch_invariants import read_index
 from benchgraph.gir.domain import Domain, domain_of, trace
 from benchgraph.gir.ir import Cut, FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import K, N
-from benchgraph.gir.views import Index, root_index
+from benchgraph.gir.views import Index, nest_index, root_index
 from benchgraph.ops.spec import LayoutOp
 from benchgraph.ops.unit_steps import step
-from benchgraph.tir.ir import Const, Var
+from benchgraph.tir.ir import Var
 
 Cuts: TypeAlias = tuple[Cut | None, Cut | None]
 
@@ -65,10 +65,9 @@ def _cuts_for(g: Graph, maker: Stage, domain: Domain, reader: Reader) -> Cuts | 
     loops = _loops(reader)
     v = reader.op.ins[reader.port]
     at = root_index(g, v, read)
-    cuts: list[Cut | None] = [None, None]
+    names, cuts = _names(domain), list[Cut | None]((None, None))
     for w in (w for op in maker.ops for w in op.outs if g.root(w) == g.root(v)):
-        names = tuple(Var(f"$x{i}") for i in range(len(domain.extents)))
-        written = root_index(g, w, tuple(Const(0) if a is None else names[a] for a in domain.axes[w]))
+        written = root_index(g, w, nest_index(domain.axes[w], names))
         for dim, e in enumerate(at):
             moving = [var for var in loops if step(e, var) != 0]
             if not moving:
@@ -89,8 +88,13 @@ def _read_index(g: Graph, reader: Reader) -> Index | None:
     form = op.lowering.form
     if not isinstance(form, LayoutOp):
         return read_index(g, reader.stage, domain, op, reader.port, 0)
-    at = tuple(Const(0) if axis is None else Var(f"$x{axis}") for axis in domain.axes[op.outs[0]])
+    at = nest_index(domain.axes[op.outs[0]], _names(domain))
     return form.source(op.attrs, g.value(op.ins[reader.port]).shape, g.value(op.outs[0]).shape, at)
+
+
+def _names(domain: Domain) -> tuple[Var, ...]:
+    """Of its axes."""
+    return tuple(Var(f"$x{i}") for i in range(len(domain.extents)))
 
 
 def _loops(reader: Reader) -> dict[Var, tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TypeAlias
 
@@ -85,6 +85,11 @@ def zeroed(shape: Shape, index: Index) -> Index:
     return tuple(Const(0) if extent == 1 else i for extent, i in zip(shape, index, strict=True))
 
 
+def nest_index(axes: Sequence[int | None], point: Sequence[Expr]) -> Index:
+    """The index of a value's element at a point of a nest. axes: those of the nest that run along the value's dims (`Domain.axes`)."""
+    return tuple(Const(0) if axis is None else point[axis] for axis in axes)
+
+
 def _base_index(view: View, index: Index) -> Index:
     """The index in the view's base."""
     form = spec(view.kind).lowering.form
@@ -126,8 +131,7 @@ def strides_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) ->
     value, root = g.value(id), g.value(g.root(id))
     if root.layout.blocks:
         return (None,) * len(variables)
-    at = root_index(g, id, tuple(Const(0) if extent == 1 else i for extent, i in zip(value.shape, index, strict=True)))
-    strides = root.known_strides
+    at, strides = root_index(g, id, zeroed(value.shape, index)), root.known_strides
 
     def along(var: Var) -> int | None:
         steps = [unit_steps.step(i, var) for i in at]
@@ -143,3 +147,9 @@ def strides_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) ->
         return unit_steps.step(simplify_expr(to_expr(total, {}), {}), var)
 
     return tuple(map(along, variables))
+
+
+def strides_by_dim(g: Graph, id: int) -> Steps:
+    """The same as a value's dims grow."""
+    index = _axes(len(g.value(id).shape))
+    return strides_of(g, id, index, index)

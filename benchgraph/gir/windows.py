@@ -20,7 +20,7 @@ from benchgraph.gir.domain import Axes, domain_of
 from benchgraph.gir.forced import forced_or_chosen
 from benchgraph.gir.ir import FusedOp, Graph, Node, Op
 from benchgraph.gir.text import print_attrs, print_type
-from benchgraph.gir.views import strides_of
+from benchgraph.gir.views import strides_by_dim, strides_of
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Call, Indices, Interval, Source, Tap, Window
 from benchgraph.ops.unit_steps import step
@@ -31,7 +31,7 @@ from benchgraph.tir.affine import Linear, Range, Ranges, linear, linear_bounds, 
 from benchgraph.tir.build import add, mul
 from benchgraph.tir.index import Simplifier
 from benchgraph.tir.instructions import instructions
-from benchgraph.tir.ir import Binary, BinOp, Const, Expr, Load, Scope, Store, Var, tensor
+from benchgraph.tir.ir import Binary, BinOp, Expr, Load, Scope, Store, Var, tensor
 from benchgraph.tir.vector_loops import MOST_STRIDE
 from benchgraph.tir.visit import loads_of, variables, walk_expr
 
@@ -294,11 +294,9 @@ def _windows(window: Window, call: Call, x: int) -> Windows:
 
 def densest_axis(g: Graph, id: int, axes: Axes) -> int:
     """The axis of the nest along which a value's elements are closest in memory. axes: of the nest, by dim of the value."""
-    variables = {axis: Var(f"${axis}") for axis, extent in zip(axes, g.value(id).shape, strict=True) if axis is not None and extent > 1}
-    index = tuple(variables.get(axis, Const(0)) if axis is not None else Const(0) for axis in axes)
-    steps = dict(zip(variables, strides_of(g, id, index, tuple(variables.values())), strict=True))
+    steps = {axis: step for axis, step in zip(axes, strides_by_dim(g, id), strict=True) if axis is not None and step}
     last = max((axis for axis in axes if axis is not None), default=0)
-    return min((axis for axis, step in steps.items() if step), key=lambda axis: (abs(steps[axis] or 0), -axis), default=last)
+    return min(steps, key=lambda axis: (abs(steps[axis]), -axis), default=last)
 
 
 # ---- where conditions hold -------------------------------------------------------------------------------------------

@@ -97,9 +97,7 @@ class FlashAttentionNest(GemmNest):
     def _with_own_temporaries(self, s: Stmt) -> Stmt:
         """The statements of the last, narrower block of columns on temporaries of their own, so that those of the full blocks keep the
         width of a step."""
-        o = self.plan
-        per_element = {v for op in (o.scores.ops[0], *o.tile_ops, o.difference, o.exp, *o.weight_ops) for v in op.outs}
-        values = {self.storage.tensor(v).name: self.g.value(v) for v in sorted(per_element)}
+        values = {self.storage.tensor(v).name: self.g.value(v) for v in sorted(self.plan.elements)}
         return map_tensors(s, {name: self.storage.scratch(v, v.dtype) for name, v in values.items()})
 
     def _unless_masked(self, ko: Expr, width: int) -> Stmt:

@@ -28,11 +28,11 @@ from benchgraph.gir.nest_cost import product_rows
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs, with_borders
 from benchgraph.gir.nest_sequence import cheapest_sequence
 from benchgraph.gir.product import K, M, N, k_group, product, transposed_src_axes
-from benchgraph.gir.views import Index, root_index
+from benchgraph.gir.views import Index, root_index, zeroed
 from benchgraph.machine.target import Target
 from benchgraph.schedule.limits import converted_macs
 from benchgraph.schedule.steps import idle_share, occupies_all
-from benchgraph.tir.ir import Const, Var
+from benchgraph.tir.ir import Var
 
 ROW, COLUMN = Var("$row"), Var("$column")
 MORE = "a row of the later one needs more than the same row of the earlier one"
@@ -215,4 +215,4 @@ def _write_index(g: Graph, id: int, rows: Shape) -> Index | None:
     at = (*(Var(f"$b{i}") for i in range(len(rows) - 1)), ROW, COLUMN)
     if shape[:-1] != rows:
         return None
-    return root_index(g, id, tuple(Const(0) if extent == 1 else var for extent, var in zip(shape, at, strict=True)))
+    return root_index(g, id, zeroed(shape, at))

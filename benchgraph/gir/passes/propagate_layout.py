@@ -27,12 +27,11 @@ from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.layouts import is_packed, packed
 from benchgraph.gir.packed_blocks import pays_to_pack
 from benchgraph.gir.product import k_group, operand_axes, packs_src, product, transposed_src_axes
-from benchgraph.gir.views import strides_of
+from benchgraph.gir.views import strides_by_dim
 from benchgraph.gir.windows import densest_axis
 from benchgraph.machine.target import Target
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.tir.groups import PACKED_FROM, is_widened
-from benchgraph.tir.ir import Var
 
 
 def propagate_layout(g: Graph, target: Target) -> Graph:
@@ -88,15 +87,9 @@ def _port_to_reorder(g: Graph, op: Op) -> int | None:
         return None
     src, wei = g.value(op.ins[0]), g.value(op.ins[port])
     channel = channel_axis(op.attrs, len(src.shape))
-    is_along = src.shape[channel] > 1 and _step(g, src.id, channel) == 1
-    is_ready = wei.dtype is DType.f32 and _step(g, wei.id, len(wei.shape) - 1) == 1
+    is_along = src.shape[channel] > 1 and strides_by_dim(g, src.id)[channel] == 1
+    is_ready = wei.dtype is DType.f32 and strides_by_dim(g, wei.id)[-1] == 1
     return port if is_along and not is_ready else None
-
-
-def _step(g: Graph, id: int, axis: int) -> int | None:
-    """The stride of an axis of a value, in elements."""
-    index = tuple(Var(f"i{a}") for a in range(len(g.value(id).shape)))
-    return strides_of(g, id, index, (index[axis],))[0]
 
 
 def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:

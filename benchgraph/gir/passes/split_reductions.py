@@ -27,10 +27,9 @@ from benchgraph.gir.closure import closure
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
-from benchgraph.gir.views import strides_of
+from benchgraph.gir.views import strides_by_dim
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Elementwise, Reduction
-from benchgraph.tir.ir import Var
 
 MOST = 256  # elements of the dense axis: longer ones are a loop of their own. docs/measurements/fusion.md, Split reductions
 FEWEST = 16  # elements of the other reduced axes together
@@ -100,9 +99,8 @@ def _short_axis(g: Graph, op: Op) -> int | None:
     if not isinstance(form, Reduction) or form.acc is not DType.f32:
         return None
     shape = g.value(op.ins[0]).shape
-    axes = tuple(Var(f"${axis}") for axis in range(len(shape)))
     _, first = _sources(g, op.ins[0])
-    steps = [strides_of(g, v, axes, axes) for v in first]
+    steps = [strides_by_dim(g, v) for v in first]
     reduced = [a for a in reduction_axes(op, len(shape)) if shape[a] != 1]
     axis = next((a for a in reduced if shape[a] < MOST and all(s[a] == 1 for s in steps)), None)
     if axis is None or prod(shape[a] for a in reduced) < FEWEST * shape[axis]:
