@@ -16,7 +16,6 @@ from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.nest_schedule import product_schedule
 from benchgraph.gir.product_space import product_space
 from benchgraph.gir.windows import window_nest
-from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target, current
 from benchgraph.partition.ir import Partition
 from benchgraph.schedule.cost import Breakdown, Costs
@@ -79,13 +78,13 @@ def _windows(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
     """That of a window."""
     if node.ops[0].lowering.is_window and node.schedule is not None:
         nest, text = window_nest(g, node)
-        yield _candidates(text, node.schedule, window_space(nest, target.isa.registers), WindowCosts(nest, target, rates(target)))
+        yield _candidates(text, node.schedule, window_space(nest, target.isa.registers), WindowCosts(nest, target))
 
 
 def _elements(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
     """That of a nest without a product and without a window."""
     if node.schedule is not None and not node.ops[0].lowering.is_window and (nest := element_nest(g, node)) is not None:
-        costs = partial(ElementCosts(nest, target, rates(target)), most_cores=target.cores)
+        costs = partial(ElementCosts(nest, target), most_cores=target.cores)
         yield _candidates(elements_text(g, node), node.schedule, element_space(nest, target), costs)
 
 

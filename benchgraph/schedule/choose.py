@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
@@ -28,6 +28,11 @@ class Choice:
     cost: Breakdown
     other: tuple[Schedule, Breakdown] | None
 
+    @classmethod
+    def of(cls, best: tuple[Schedule, C], costed: Iterable[tuple[Schedule, C]]) -> Choice:
+        """best: of those costed; the cheapest of the others is the runner-up."""
+        return cls(*best, min((each for each in costed if each is not best), key=lambda each: each[1].total, default=None))
+
     @cached_property
     def why(self) -> str:
         """In words."""
@@ -40,19 +45,16 @@ class Choice:
 
 @lru_cache(maxsize=4096)
 def choose(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: bool, rows: tuple[int, ...] = ()) -> Choice:
-    """Of all schedules, with calls of one of these widths where there is one product, and with so many rows where any are given, one of
-    least cost.
+    """The schedule of least cost. widths: columns of a call of the only product; rows: of such a call, any where none are given.
 
-    Of those whose costs differ by less than estimates can tell: of one product one that has two tasks for each core, with the most rows in
-    a call, and of these one that leaves columns together, as the next nest reads them, in the fewest tasks, with the largest blocks of
-    weights that it reads in place; of blocks that it makes those with the fewest columns, whose sums a cache still holds when the next
-    block is added, and then the fewest rows. (A single call of 512 rows took 1.4 times as long as two of 256 for 512 x 512 x 256 on tile
-    registers, whose cause is not known.) Of several products one of least work, what hides behind other work included.
+    Where costs differ by less than estimates can tell (ALIKE), nests of several products have the least work, what is hidden included. With
+    one product these decide, in this order (`_preference`): two tasks or more for each core; the most rows in a call (but for 512 x 512 x
+    256 on tile registers one call of 512 rows took 1.4 times as long as two of 256); tasks of all columns, as the next nest reads them; the
+    fewest tasks, then the largest blocks of weights that are read in place; of blocks that are packed the fewest columns, whose sums a
+    cache still holds when the next block is added, then the fewest rows.
     """
     ranked = sorted(_costed(nest, widths, target, may_spread=may_spread, rows=rows), key=lambda each: each[1].total)
-    best = _best(nest, ranked, target)
-    others = [each for each in ranked if each is not best]
-    return Choice(*best, others[0] if others else None)
+    return Choice.of(_best(nest, ranked, target), ranked)
 
 
 def cheaper(nest: Nest, width: int, target: Target, *, than: float, may_spread: bool, rows: tuple[int, ...]) -> float | None:

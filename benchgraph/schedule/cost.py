@@ -38,6 +38,9 @@ class Breakdown(ABC):
         return f"{self.total / 1000:.3g} us ({', '.join(shown)})"
 
 
+VECTOR_HIDDEN_SHARE = 0.75  # of the shorter of a vector's loads and arithmetic, which the longer hides
+
+
 def overlapped(first: float, second: float, hidden_share: float) -> float:
     """The longer of two times, and what it does not hide of the shorter.
 
@@ -88,7 +91,7 @@ class Costs:
         run = self.run(schedule)
         touched = sum(run.touched.values())
         share = dropped(touched, self.target.l2_bytes)
-        far = {name: share * nbytes for name, nbytes in run.far.items()}
+        far = {name: share * nbytes for name, nbytes in run.beyond_l2.items()}
         return self.cost(run, far, run.from_memory(touched, self.target), self._of_others(run))
 
     def least(self, mb: int, nb: int, *, is_in_l1: bool = False) -> float:
@@ -146,13 +149,14 @@ class Costs:
         starts = (1 - share) * started * rates.latency_ns("l3"), share * started * rates.latency_ns("dram")
         starts_wait = bool(run.starts) and run.parts[0].step.tensors[1] in run.waits
         awaited_ns = awaited * ((1 - share) * l3_ns + share * memory_ns) + (sum(starts) if starts_wait else 0.0)
+        waiting_ns = sum([self._waiting(part, count, own.cores) for part, count in each])
         return Cost(
             rates.ns(sum([count / part.calls.count * part.calls.cycles for part, count in each]) + self._reduced(run)),
-            run.near / rates.read_bytes_per_ns("l2"),
+            run.beyond_l1 / rates.read_bytes_per_ns("l2"),
             (1 - share) * (all_far - awaited) * l3_ns + (0.0 if starts_wait else starts[0]),
             share * (all_far - awaited) * memory_ns + (0.0 if starts_wait else starts[1]),
             (of_others / LINE_BYTES + self._lines_behind_columns(run)) * rates.written.line_ns,
-            awaited_ns + run.unhidden_ns + sum([self._waiting(part, count, own.cores) for part, count in each]) + self._unhidden(run),
+            awaited_ns + run.unhidden_ns + waiting_ns + (self._of_rows(run) + self._lines_behind_rows(run)),
             sum([count for _, count in each]) * rates.overheads.kernel_call_ns,
             rates.fork_join_ns(own.cores),
             rates.kernels,
@@ -171,8 +175,8 @@ class Costs:
         return max(run.touched[name] - first.operands[0].nbytes(first.extents) / run.own.cores, 0.0)
 
     def _lines_behind_rows(self, run: Run) -> float:
-        """Where another core writes the rows of dst below those of a core: hardware that has followed a call's stores from one register
-        tile to the next fetches the tile behind the last."""
+        """Nanoseconds, where another core writes the rows of dst below those of a core: hardware that has followed a call's stores from one
+        register tile to the next fetches the tile behind the last."""
         if not run.own.parts - {"n", "k"} or not run.parts:
             return 0.0
         part, gemm = run.parts[-1], run.parts[-1].step.gemm
@@ -181,7 +185,8 @@ class Costs:
         if not is_stored or tiles < table(self.target).followed_tiles:
             return 0.0
         calls = prod(loop.trips for loop in part.loops if loop.axis == "n")
-        return calls * part.mb / tiles * ceil(gemm.operands[2].bits * part.nb / 8 / LINE_BYTES)
+        lines = ceil(gemm.operands[2].bits * part.nb / 8 / LINE_BYTES)
+        return calls * part.mb / tiles * lines * self.rates.written.line_ns
 
     def _lines_behind_columns(self, run: Run) -> float:
         """Where another core writes the other columns of each row of dst: hardware fetches the line behind those that a core writes."""
@@ -197,9 +202,6 @@ class Costs:
         in_l2 = nbytes <= HELD * self.target.l2_bytes
         rate = self.rates.read_bytes_per_ns("l2") if in_l2 else self.rates.read_bytes_per_ns("l3", cores) / cores
         return 2 * nbytes * count / rate
-
-    def _unhidden(self, run: Run) -> float:
-        return self._of_rows(run) + self._lines_behind_rows(run) * self.rates.written.line_ns
 
     def _of_rows(self, run: Run) -> float:
         """Ops on whole rows, or on blocks of them, read and write what L1 does not hold between products."""
@@ -245,7 +247,7 @@ def sequence_ns(runs: Sequence[Run], target: Target) -> float:
     for run in runs:
         read = {name: nbytes for name, nbytes in run.touched.items() if name in written}
         there = {name: (1 - dropped(nbytes, target.l2_bytes)) * nbytes for name, nbytes in read.items()}
-        far = {name: share * max(nbytes - there.get(name, 0.0), 0.0) for name, nbytes in run.far.items()}
+        far = {name: share * max(nbytes - there.get(name, 0.0), 0.0) for name, nbytes in run.beyond_l2.items()}
         makers = ((written[name], nbytes) for name, nbytes in read.items())
         of_others = sum(nbytes * (1 - 1 / maker.own.cores) for maker, nbytes in makers if not (maker.is_by_rows and run.is_by_rows))
         total += Costs(run.nest, target).cost(run, far, run.from_memory(every_bytes, target), of_others).total

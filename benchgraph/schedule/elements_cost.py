@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import ceil, log2, prod
 
-from benchgraph.machine.rates import Kernels, Level, Rates
+from benchgraph.machine.rates import Kernels, Level
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, Target, lanes_for
 from benchgraph.schedule.choose import Choice
-from benchgraph.schedule.cost import Breakdown, overlapped
+from benchgraph.schedule.cost import VECTOR_HIDDEN_SHARE, Breakdown, overlapped
 from benchgraph.schedule.elements import Access, Axes, ElementNest, axes_of, axis_of, regions, space
 from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.schedule.primitives import Schedule, UnrollJam
@@ -44,7 +44,7 @@ class ElementCost(Breakdown):
 @lru_cache(maxsize=4096)
 def rows_together(nest: ElementNest, target: Target) -> UnrollJam:
     """Of ops that are part of a task of a nest of products."""
-    costs = ElementCosts(nest, target, rates(target))
+    costs = ElementCosts(nest, target)
     return _best([(s, costs(s, 1)) for s in regions(nest, target.isa.registers)])[0].jam
 
 
@@ -57,21 +57,19 @@ def _best(costed: Sequence[tuple[Schedule, ElementCost]]) -> tuple[Schedule, Ele
 @lru_cache(maxsize=4096)
 def choose_elements(nest: ElementNest, target: Target) -> Choice:
     """The schedule of least cost; of those that cost nearly the same, the first."""
-    costs, schedules = ElementCosts(nest, target, rates(target)), tuple(space(nest, target))
+    costs, schedules = ElementCosts(nest, target), tuple(space(nest, target))
     if not min(schedules, key=lambda s: costs(s, CORES).total).split:
         schedules = tuple(s for s in schedules if not s.split)
     most_cores = CORES if schedules[-1].split else max(target.cores, CORES)
     costed = [(s, costs(s, most_cores)) for s in schedules]
-    best = _best(costed)
-    others = [each for each in costed if each is not best]
-    return Choice(*best, min(others, key=lambda each: each[1].total) if others else None)
+    return Choice.of(_best(costed), costed)
 
 
 class ElementCosts:
     """What schedules of one nest cost."""
 
-    def __init__(self, nest: ElementNest, target: Target, rates: Rates) -> None:
-        self.nest, self.target, self.rates = nest, target, rates
+    def __init__(self, nest: ElementNest, target: Target) -> None:
+        self.nest, self.target, self.rates = nest, target, rates(target)
 
     def __call__(self, schedule: Schedule, most_cores: int) -> ElementCost:
         nest, rates, phases = self.nest, self.rates, range(len(self.nest.instructions))
@@ -121,7 +119,7 @@ class ElementCosts:
         loads = sum(self._access(a, inner, length, min(tiles) if len(tiles) > 1 else 0) for a in accesses)
         work = nest.instructions[phase] * rates.vector.simple_cycles
         sums = 0.0 if inner[-1] in nest.reduced else self.nest.sums[phase] * rates.windows.sum_cycles / schedule.jam.count
-        return overlapped(loads, work, 0.75) + sums + rates.overheads.iteration_cycles / 4
+        return overlapped(loads, work, VECTOR_HIDDEN_SHARE) + sums + rates.overheads.iteration_cycles / 4
 
     def _access(self, a: Access, inner: Axes, length: int, tile: int) -> float:
         """Cycles of a vector that is read or written. tile: the shorter side of a tile that is transposed."""

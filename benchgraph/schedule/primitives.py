@@ -27,10 +27,10 @@ from benchgraph.core.fields import HasText
 
 
 @dataclass(frozen=True)
-class Tile:
-    """Blocks of an axis, and blocks within those: sizes, largest first."""
+class _Blocks:
+    """A primitive that cuts an axis into blocks. sizes: of these, and of blocks within them, largest first."""
 
-    verb: ClassVar[str] = "tile"
+    verb: ClassVar[str]
     axis: str
     sizes: tuple[int, ...]
 
@@ -38,7 +38,13 @@ class Tile:
         return f"{self.verb} {self.axis} by {', '.join(map(str, self.sizes))}"
 
 
-class SplitReduce(Tile):
+class Tile(_Blocks):
+    """Blocks that are computed one after the other, or by several tasks."""
+
+    verb = "tile"
+
+
+class SplitReduce(_Blocks):
     """Blocks of a reduced axis, whose results are combined in order."""
 
     verb = "split_reduce"
@@ -145,9 +151,9 @@ class Recompute:
         return f"recompute {self.instructions}"
 
 
-Primitive: TypeAlias = Tile | UnrollJam | Pack | Prefetch | Fuse | Order | Parallel | Tensorize | Unroll | Vectorize | Recompute
+Primitive: TypeAlias = _Blocks | _Loops | UnrollJam | Pack | Prefetch | Recompute
 _LISTS = {kind.verb: kind for kind in (Fuse, Order, Parallel, Tensorize, Unroll, Vectorize)}
-_TILES = {kind.verb: kind for kind in (Tile, SplitReduce)}
+_BLOCKS = {kind.verb: kind for kind in (Tile, SplitReduce)}
 _TILE, _LIST = re.compile(r"(\w+) (\w+) by (\d{1,9}(?:, \d{1,9})*)"), re.compile(r"(\w+) (\w+(?:\.\d+)?(?:, \w+(?:\.\d+)?)*)")
 _PACK, _PREFETCH = re.compile(r"pack (\w+)( with padding)? at (\w+(?:\.\d+)?)"), re.compile(r"prefetch (\w+) at (\w+(?:\.\d+)?)")
 _RECOMPUTE = re.compile(r"recompute (\d{1,9})")
@@ -168,12 +174,12 @@ class Schedule(HasText):
         return parse(text)
 
     def sizes(self, axis: str) -> tuple[int, ...]:
-        """Sizes of the blocks of an axis; none for one that is not tiled."""
-        return self._tiles.get(axis, ())
+        """Sizes of the blocks of an axis; none for one that is not cut."""
+        return self._sizes.get(axis, ())
 
     @cached_property
-    def _tiles(self) -> dict[str, tuple[int, ...]]:
-        return {p.axis: p.sizes for p in self.primitives if isinstance(p, Tile)}
+    def _sizes(self) -> dict[str, tuple[int, ...]]:
+        return {p.axis: p.sizes for p in self.primitives if isinstance(p, _Blocks)}
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -254,8 +260,8 @@ def parse(text: str) -> Schedule:
 
 
 def _primitive(text: str) -> Primitive:
-    if (tile := _TILE.fullmatch(text)) and tile[1] in _TILES:
-        return _TILES[tile[1]](tile[2], _numbers(tile[3].split(", ")))
+    if (tile := _TILE.fullmatch(text)) and tile[1] in _BLOCKS:
+        return _BLOCKS[tile[1]](tile[2], _numbers(tile[3].split(", ")))
     if jam := _UNROLL_JAM.fullmatch(text):
         return UnrollJam(jam[1], int(jam[2]), _numbers(jam[3].split(", ")) if jam[3] else ())
     if pack := _PACK.fullmatch(text):

@@ -86,18 +86,21 @@ class Part:
 
 @dataclass(frozen=True)
 class Run:
-    """What the core with most work does in a scheduled nest. touched: bytes by tensor; far: those from beyond L2, where it holds none of
-    them at first. near: all from beyond L1. beyond: bytes by tensor from beyond a cache of so many bytes that holds none at first.
-    waits: names of what nothing fetches ahead. unhidden_ns: of weights that tasks pack or convert, and of sums that wait for the next block
-    of weights. starts: in a byte of weights, of rows or columns that hardware follows once it has seen where they begin.
+    """What the core with most work does in a scheduled nest: its share of the tasks, its calls by step, and the bytes that it accesses.
+
+    touched: by tensor, each element once. beyond: by tensor, from beyond a cache of a given size that is empty at first. beyond_l2: the
+    same for L2, and what is fetched twice as L2 does not keep what is prefetched. beyond_l1: of all tensors. is_by_rows: tasks compute
+    whole rows of dst. waits: tensors that nothing prefetches. unhidden_ns: of what nothing else runs beside: packing and converting
+    weights, storing and loading sums between two blocks of weights. starts: how many rows or columns of weights begin in a byte of them;
+    hardware prefetches each only after the first accesses to it.
     """
 
     nest: Nest
     own: Share
     parts: tuple[Part, ...]
     touched: Mapping[str, float]
-    far: Mapping[str, float]
-    near: float
+    beyond_l2: Mapping[str, float]
+    beyond_l1: float
     beyond: Callable[[float], Mapping[str, float]]
     is_by_rows: bool
     waits: frozenset[str]
@@ -105,8 +108,8 @@ class Run:
     starts: float = 0.0
 
     def from_memory(self, touched: float, target: Target) -> float:
-        """Bytes that the last cache has dropped, of so many that are accessed over and over; of weights that are read from end to end half
-        of it holds none (`Target.is_far`)."""
+        """Bytes that the last-level cache does not hold. touched: bytes that are accessed over and over. Of weights that are read from end
+        to end it holds none if they are half as large as it (`Target.is_far`)."""
         share = dropped(touched, (target.llc_bytes or inf) / (4 if self.starts else 1))
         return share * sum(self.beyond(target.llc_bytes or inf).values()) if share else 0.0
 
@@ -128,8 +131,8 @@ class Runs:
                 self._part(nest.steps[0], mb, columns[-1], own.loops, own.parts), own, is_by_rows="n.0" not in schedule.parallel
             )
         if columns:
-            computed = nest.computed(mb, columns[0])
-            own = replace(own, loops=tuple(Loop(axis, trips * computed if axis == "n" else trips) for axis, trips in own.loops))
+            share_of_n = nest.computed_share(mb, columns[0])
+            own = replace(own, loops=tuple(Loop(axis, trips * share_of_n if axis == "n" else trips) for axis, trips in own.loops))
         steps = nest.in_blocks(columns[0]) if columns else nest.steps
         parts = tuple(self._part(step, mb, step.nb, (_columns(step.gemm, step.nb),), own.parts) for step in steps)
         names, task = _tasks(nest, steps, mb, target)

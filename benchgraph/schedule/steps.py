@@ -93,8 +93,8 @@ class Nest:
             replace(values, gemm=replace(other, kernel=replace(other.kernel, k=columns)), blocked="k"),
         )
 
-    def computed(self, rows: int, columns: int) -> float:
-        """The share of blocks of scores that tasks of so many rows compute: of a causal mask those up to its last row's column."""
+    def computed_share(self, rows: int, columns: int) -> float:
+        """Of blocks of scores, with tasks of so many rows: under a causal mask a task computes those up to its last row's column."""
         if not self.is_masked:
             return 1.0
         tasks, blocks = ceil(self.first.m / rows), ceil(self.first.n / columns)

@@ -9,11 +9,11 @@ from itertools import product
 from math import ceil, prod
 
 from benchgraph.core.dtypes import DType
-from benchgraph.machine.rates import Kernels, Rates
+from benchgraph.machine.rates import Kernels
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.schedule.choose import Choice, until_worse
-from benchgraph.schedule.cost import Breakdown, overlapped
+from benchgraph.schedule.cost import VECTOR_HIDDEN_SHARE, Breakdown, overlapped
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.traffic import HELD
 from benchgraph.schedule.window import TAP_GROUP, Passed, Read, WindowNest, axis, groups, space, tap
@@ -42,7 +42,7 @@ class WindowCost(Breakdown):
 def choose_window(nest: WindowNest, target: Target) -> Choice:
     """The schedule of least cost; of those that cost the same, the simplest."""
     every = space(nest, target.isa.registers)
-    costed = until_worse(every, lambda schedule: schedule.with_parallel(()), WindowCosts(nest, target, rates(target)))
+    costed = until_worse(every, lambda schedule: schedule.with_parallel(()), WindowCosts(nest, target))
     first, *others = sorted(costed, key=lambda each: (target.shares_all and not each[1].fork_join, each[1].total))
     return Choice(*first, others[0] if others else None)
 
@@ -50,8 +50,8 @@ def choose_window(nest: WindowNest, target: Target) -> Choice:
 class WindowCosts:
     """What schedules of one window nest cost."""
 
-    def __init__(self, nest: WindowNest, target: Target, rates: Rates) -> None:
-        self.nest, self.target, self.rates = nest, target, rates
+    def __init__(self, nest: WindowNest, target: Target) -> None:
+        self.nest, self.target, self.rates = nest, target, rates(target)
 
     def __call__(self, schedule: Schedule) -> WindowCost:
         nest, target, rates, y = self.nest, self.target, self.rates, self.nest.y
@@ -96,7 +96,7 @@ class WindowCosts:
         loops = prod(nest.taps) / max(terms, 1)
         loads = sum(self._distinct(read, by, sizes) * self._load(read) for read in nest.reads)
         work = by * terms * nest.instructions * rates.vector.simple_cycles
-        each = overlapped(loads, work, 0.75)
+        each = overlapped(loads, work, VECTOR_HIDDEN_SHARE)
         if loops <= 1:
             return each + by * of_sum
         if schedule.order[-1:] == (axis(nest.x),):

@@ -30,7 +30,7 @@ def blocks_of(nest: ElementNest, size: int) -> Schedule:
 
 
 def passes(nest: ElementNest, size: int) -> float:
-    return ElementCosts(nest, TARGET, RATES)(blocks_of(nest, size), 1).passes
+    return ElementCosts(nest, TARGET)(blocks_of(nest, size), 1).passes
 
 
 def test_blocks_of_rows_that_are_far_apart_in_memory_are_long() -> None:

@@ -124,8 +124,8 @@ def test_long_rows_of_scores_that_l2_does_not_hold_are_cut() -> None:
 
 def test_short_blocks_leave_out_more_of_what_a_mask_hides() -> None:
     nest = attention(target(), 1024, 1024, is_masked=True)
-    assert nest.computed(32, 64) < nest.computed(32, 256) < nest.computed(1024, 64) == 1
-    assert replace(nest, is_masked=False).computed(32, 64) == 1
+    assert nest.computed_share(32, 64) < nest.computed_share(32, 256) < nest.computed_share(1024, 64) == 1
+    assert replace(nest, is_masked=False).computed_share(32, 64) == 1
     assert chosen(nest, target()).sizes("n") != ()
     assert chosen(replace(nest, is_masked=False), target()).sizes("n") == ()
 

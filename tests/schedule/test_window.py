@@ -9,7 +9,6 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.machine.table import rates
 from benchgraph.schedule.primitives import parse
 from benchgraph.schedule.window import Neighbours, Passed, Read, WindowNest, parts, space
 from benchgraph.schedule.window_cost import WindowCosts, choose_window
@@ -46,7 +45,7 @@ def test_fewer_registers_jam_fewer_windows() -> None:
 
 def test_neighbours_pay_where_they_share() -> None:
     """Windows two steps apart share one row of taps of three, windows of one row of taps only weights."""
-    costs = [WindowCosts(nest, TARGET, rates(TARGET)) for nest in (DEPTHWISE, replace(DEPTHWISE, reads=(replace(SRC, along_y=2), WEI)))]
+    costs = [WindowCosts(nest, TARGET) for nest in (DEPTHWISE, replace(DEPTHWISE, reads=(replace(SRC, along_y=2), WEI)))]
     one, eight = (parse(str(s)) for s in space(DEPTHWISE, TARGET.isa.registers) if not s.parallel and s.unrolled and s.jam.count in (1, 8))
     near, apart = (cost(eight).vectors / cost(one).vectors for cost in costs)
     assert near < apart < 1
@@ -57,7 +56,7 @@ def test_many_windows_at_a_time_read_memory_slowly() -> None:
     target = replace(TARGET, llc_bytes=1 << 25)
     every = {s.jam.count: s for s in space(DEPTHWISE, TARGET.isa.registers) if s.unrolled}
     for nbytes, is_slower in ((1 << 18, False), (1 << 28, True)):
-        cost = WindowCosts(replace(DEPTHWISE, reads=(replace(SRC, nbytes=nbytes), WEI)), target, rates(target))
+        cost = WindowCosts(replace(DEPTHWISE, reads=(replace(SRC, nbytes=nbytes), WEI)), target)
         assert (cost(every[8]).memory > cost(every[1]).memory) is is_slower
 
 
