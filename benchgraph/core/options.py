@@ -14,6 +14,10 @@ class Forced:
     schedule: str
     by: str = field(default="the options", compare=False)
 
+    @property
+    def why(self) -> str:
+        return f"given by {self.by}"
+
 
 @dataclass(frozen=True)
 class Options:

@@ -36,7 +36,6 @@ anchors.py              where post-ops run
 nest_cost.py            nests as their cost sees them, and what scheduled ones take
 product_space.py        the schedules that a nest of products can have, which tuning may prescribe
 nest_schedule.py        the schedule of a nest, as parameters, anchors or data
-neighbours.py           inputs that nests share with those beside them
 nest_sequence.py        where a nest of several stages is cut: the sequence of nests that takes the least time
 
 passes/                 one file per pass, and the PIPELINE

@@ -12,7 +12,6 @@ from __future__ import annotations
 from benchgraph.gir.domain import Domain, domain_of
 from benchgraph.gir.ir import Anchor, Graph, Op
 from benchgraph.machine.target import Target
-from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.limits import sums_stay_in_l1
 
 
@@ -20,7 +19,7 @@ def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, target: Target) -> tu
     """Anchors for a tunable op (ops[0]) and its post-ops, and why; '' where there is nothing to choose."""
     domain = domain_of(g, ops)
     early = _before_reductions(g, domain, ops)
-    feeds_reduction = any(isinstance(op.lowering.form, Reduction) for op in ops[1:])
+    feeds_reduction = any(op.lowering.is_reduction for op in ops[1:])
     prefer = Anchor.rows if feeds_reduction and sums_stay_in_l1(mb * domain.extents[-1], target) else Anchor.tile
     anchors = (Anchor.kernel, *(prefer if op in early else Anchor.rows for op in ops[1:]))
     why = "L1 holds the rows of a task until they are reduced" if prefer is Anchor.rows else "each tile as soon as it is computed"
@@ -37,7 +36,7 @@ def _before_reductions(g: Graph, domain: Domain, ops: tuple[Op, ...]) -> frozens
     late: set[int] = set()
     early: set[Op] = set()
     for op in ops[1:]:
-        is_late = isinstance(op.lowering.form, Reduction) or any(v in late for v in op.ins)
+        is_late = op.lowering.is_reduction or any(v in late for v in op.ins)
         if is_late or domain.axes.get(op.outs[0], ())[-1:] in ((), (None,)):
             late.update(op.outs)
         else:

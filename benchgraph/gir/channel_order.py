@@ -13,7 +13,6 @@ from benchgraph.gir.closure import closure
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.views import layout_form, result_dims, source_dims
-from benchgraph.ops.spec import Reduction
 
 Place: TypeAlias = tuple[int, int | None]  # a value, and the axis of it that is followed; None where a layout op has split or merged it
 
@@ -81,7 +80,7 @@ def _ends(g: Graph, place: Place) -> Iterator[bool]:
     for op in g.readers(v):
         if op.lowering.is_contraction:
             yield op.ins[0] == v and axis == rank - 1
-        elif isinstance(op.lowering.form, Reduction):
+        elif op.lowering.is_reduction:
             if axis in reduction_axes(op, rank):
                 yield False
         elif layout_form(op) is None and not any(out for out, _ in _read_on(g, place) if out in op.outs):

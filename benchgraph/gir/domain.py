@@ -70,7 +70,7 @@ def _axes(shape: Shape) -> Axes:
 
 def _begin(g: Graph, op: Op) -> Domain:
     out, src = g.value(op.outs[0]), g.value(op.ins[0])
-    if not isinstance(op.lowering.form, Reduction):
+    if not op.lowering.is_reduction:
         return Domain(out.shape, dict.fromkeys(op.outs, _axes(out.shape)), has_whole_rows=not op.lowering.is_window)
     reduced = reduction_axes(op, len(src.shape))
     domain = Domain(src.shape, reduced=frozenset(reduced))

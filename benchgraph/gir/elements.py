@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from math import prod
+from math import ceil, prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.record import note
@@ -19,14 +19,15 @@ from benchgraph.gir.domain import Axes, Domain, domain_of, right_aligned
 from benchgraph.gir.forced import forced_or_chosen
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.layouts import layout_block
-from benchgraph.gir.neighbours import with_shared_inputs
 from benchgraph.gir.text import print_attrs, print_type
 from benchgraph.gir.views import nest_index, strides_of
 from benchgraph.machine.target import Target
 from benchgraph.ops import unit_steps
 from benchgraph.ops.spec import Elementwise, Indices, LayoutOp, Reduction
-from benchgraph.schedule.elements import Access, ElementNest, space
+from benchgraph.schedule.elements import Access, ElementNest, axes_of, space
 from benchgraph.schedule.elements_cost import choose_elements
+from benchgraph.schedule.limits import shares_blocks, shares_rows
+from benchgraph.schedule.primitives import Schedule
 from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Const, Load, Scope, Store, Var, tensor
 
@@ -38,7 +39,26 @@ def scheduled_elements(g: Graph, node: FusedOp, target: Target) -> FusedOp:
         return node
     schedule, why = forced_or_chosen(g, nest_text(g, node), space(nest, target), partial(choose_elements, nest, target))
     note(node.name, why=why)
-    return with_shared_inputs(g, replace(node, schedule=schedule), nest, schedule, target)
+    return _with_shared_inputs(g, replace(node, schedule=schedule), nest, schedule, target)
+
+
+def _with_shared_inputs(g: Graph, node: FusedOp, nest: ElementNest, schedule: Schedule, target: Target) -> FusedOp:
+    """A split reduction with the inputs that the nest beside it reads too, and L2 does not hold: the two are fused, block by block.
+
+    nest0 { rows of diff_src }            ->   nest0 { rows of diff_src }
+    nest1 { sums over all rows }               nest1 { sums over all rows } shared=[0,1] blocks=64
+
+    A block is what a task of the reduction reads, so that the second of the two reads it from L2; or, where the loops over rows can be one,
+    each row from L1 (by_rows). tir/passes/merge_blocks.py fuses the loops where that is legal. docs/measurements/parallel-loops.md
+    """
+    if not schedule.split or not nest.is_shared:
+        return node
+    shared = tuple(v for v in node.ins if v in g.ins and len(g.consumers[v]) > 1 and g.value(v).type.elements >= nest.size(nest.axes))
+    nbytes, rows = sum(g.value(v).type.nbytes for v in shared), nest.size(axes_of(schedule, schedule.split))
+    tasks = ceil(rows / schedule.sizes(schedule.split)[0])
+    if not shares_blocks(nbytes, tasks, target):
+        return node
+    return replace(node, shared=shared, blocks=tasks, by_rows=shares_rows(nbytes, rows, target))
 
 
 def element_nest(g: Graph, node: FusedOp) -> ElementNest | None:
@@ -50,7 +70,7 @@ def element_nest(g: Graph, node: FusedOp) -> ElementNest | None:
 def rows_nest(g: Graph, node: FusedOp, stage: Stage) -> ElementNest | None:
     """What ops of a stage do on the whole rows of a task, or of its block of scores; None where none of them reduces any."""
     ops = tuple(op for op, anchor in zip(stage.ops, stage.anchors, strict=True) if anchor is Anchor.rows)
-    if not any(isinstance(op.lowering.form, Reduction) for op in ops):
+    if not any(op.lowering.is_reduction for op in ops):
         return None
     nest = _Reader(g, replace(node, stages=(replace(stage, ops=ops),)), domain_of(g, stage.ops)).nest()
     *others, columns = nest.extents

@@ -19,7 +19,7 @@ def forced_or_chosen(g: Graph, nest: str, space: Iterable[Schedule], choose: Cal
     if schedule is None:
         choice = choose()
         return choice.schedule, choice.why
-    return schedule, f"{schedule}: given by {g.forced_by_nest[nest].by}"
+    return schedule, f"{schedule}: {g.forced_by_nest[nest].why}"
 
 
 def forced_schedule(g: Graph, nest: str, space: Iterable[Schedule]) -> Schedule | None:

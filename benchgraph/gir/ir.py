@@ -190,7 +190,7 @@ class FusedOp:
     prefetched_entries, prefetched_rows: inputs of which the next batch entry's part, or the next task's rows, are prefetched. is_serial: of
     a nest of products: one thread runs all tasks. schedule: of a nest without a product. prefetched: inputs that loops prefetch.
     non_temporal: results that are stored past the caches, where that is in whole lines.
-    shared: inputs of which the nest and one beside it read so many `blocks`, by_rows: row by row (gir/neighbours.py).
+    shared: inputs of which the nest and one beside it read so many `blocks`, by_rows: row by row (gir/elements.py).
     """
 
     name: str

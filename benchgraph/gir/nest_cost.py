@@ -13,7 +13,6 @@ from benchgraph.gir.ir import FusedOp, Graph, Stage, Value
 from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.product import k_group, product, weights_bytes
 from benchgraph.machine.target import Target
-from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.nest import Operand
 from benchgraph.schedule.steps import Nest, Step, follow_each_other
 from benchgraph.schedule.traffic import beyond_l2
@@ -34,7 +33,7 @@ def product_nest(g: Graph, node: FusedOp, target: Target) -> Nest:
         tuple(_name(g, v) for v in whole_entries(g, node, target)),
         lcm(*(k_group(g, stage.ops[0]) for stage in node.stages if stage.reduces_rows)),
         any(stage.reduces_rows or stage.is_batch_invariant for stage in node.stages),
-        any(isinstance(op.lowering.form, Reduction) for op in node.ops),
+        any(op.lowering.is_reduction for op in node.ops),
         flash is not None,
         flash is not None and flash.mask is not None and 2 * rows[-1] >= steps[0].gemm.n,
         rows[-1],
@@ -95,7 +94,7 @@ def _step(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Step:
         (_name(g, op.ins[0]), _name(g, op.ins[1]), _result(g, node, stage)),
         nb,
         waits=of.has_constant_wei and not (prefetches_panels(g, node, stage, nb, target) or (p is not None and p.panels_first)),
-        is_reduced=any(isinstance(other.lowering.form, Reduction) for other in stage.ops),
+        is_reduced=any(other.lowering.is_reduction for other in stage.ops),
     )
 
 

@@ -159,7 +159,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
     is_spread = tiling.spreads and not is_first
     why = {
         "mb": "every task adds to all rows" if stage.reduces_rows else chosen.why,
-        "nb": f"given by {chosen.forced.by}" if chosen.forced else columns_reason(p, nb, target),
+        "nb": chosen.forced.why if chosen.forced else columns_reason(p, nb, target),
         "anchor": anchor_why,
         "ks": f"blocks of {ks} x {tiling.ns} are {'made' if has_makers else 'read'} at a time" if ks else "",
         "prefetch": f"the {'source of the next block' if ks else 'next panel'}, since L2 does not keep all weights" if prefetch else "",

@@ -19,7 +19,6 @@ from benchgraph.gir.nest_graph import nest_of
 from benchgraph.gir.nest_schedule import nests_ns
 from benchgraph.gir.product import weights_bytes
 from benchgraph.machine.target import Target
-from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.cost import border_ns
 from benchgraph.schedule.traffic import beyond_l2
 
@@ -84,7 +83,7 @@ def _may_be_cut(g: Graph, node: FusedOp, target: Target) -> bool:
     (gir/flash_attention.py)."""
     if any(stage.is_batch_invariant or stage.reduces_rows for stage in node.stages):
         return False
-    is_attention = any(isinstance(op.lowering.form, Reduction) for op in node.ops)
+    is_attention = any(op.lowering.is_reduction for op in node.ops)
     if is_attention and not all(g.value(op.ins[1]).is_constant for op in node.ops if op.lowering.is_contraction):
         return False
     return _fetches_anew(g, node, target)

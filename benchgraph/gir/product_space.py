@@ -23,7 +23,6 @@ from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.product import product
 from benchgraph.machine.target import Target
-from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.space import Tiling, panel_widths, space
 from benchgraph.schedule.steps import Nest, alone
@@ -68,7 +67,7 @@ def grid_nest(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Nest | N
     """The only product of a nest, if its columns can be tasks: its post-ops all run on its tiles. Other ops may only make src of a product
     whose weights are made block by block."""
     *before, last = node.stages
-    if last is not stage or any(isinstance(op.lowering.form, Reduction) for op in node.ops) or not has_tiled_post_ops(g, stage.ops):
+    if last is not stage or any(op.lowering.is_reduction for op in node.ops) or not has_tiled_post_ops(g, stage.ops):
         return None
     gemm, makers = stage_nest(g, node, stage, target), [s for s in before if not s.is_packing]
     makes_src = all(not s.is_batch_invariant and all(op.lowering.is_elementwise for op in s.ops) for s in makers)

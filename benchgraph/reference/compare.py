@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from benchgraph.core.dtypes import DType
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Array, Reduction, Role
+from benchgraph.ops.spec import Array, Role
 from benchgraph.ops.structural import COMPUTES
 
 CHUNK = 1 << 18  # elements per chunk: the temporaries stay in the L2 cache
@@ -126,7 +126,7 @@ def _own_limit(graph: Graph, tensor: int) -> float:
         maker = graph.producers[work.pop()]
         row = spec(maker.kind)
         limit = max(limit, row.testing.zero_limit(maker.call))
-        carries_all = row.semantics.is_product or row.lowering.role is Role.layout_op or isinstance(row.lowering.form, Reduction)
+        carries_all = row.semantics.is_product or row.lowering.role is Role.layout_op or row.lowering.is_reduction
         operands = {t.id for t in (maker.inputs if carries_all else maker.inputs[:1] if row.testing.factors else ())}
         work += (new := [id for id in operands if id in graph.producers and id not in seen])
         seen.update(new)

@@ -26,7 +26,6 @@ from benchgraph.gir.product import Product, product
 from benchgraph.gir.views import layout_form, result_dims, source_dims
 from benchgraph.machine.target import Target
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Reduction
 from benchgraph.ops.steps import reshaped
 
 
@@ -119,7 +118,7 @@ def _group(g: Graph, seed: Op, fold: Fold) -> list[Op] | None:
 
 def _has_own_nest(g: Graph, op: Op, fold: Fold) -> bool:
     """Whether an op shares no nest with the product that makes its operand: a product, a window, a reduction over the product's rows."""
-    if isinstance(op.lowering.form, Reduction):
+    if op.lowering.is_reduction:
         src = g.value(op.ins[0]).shape
         return fold.is_in(src) and any(src[axis] > 1 for axis in fold.axes(src).intersection(reduction_axes(op, len(src))))
     return op.lowering.is_contraction or op.lowering.is_window
@@ -137,7 +136,7 @@ def _can_fold(g: Graph, op: Op, fold: Fold) -> bool:
     if op.lowering.is_contraction:
         by_rows = fold.is_in(ins[0]) and fold.is_broadcast((*ins[1][:-2], 1, 1))
         return by_rows and product(g, op).is_matrix_product and _folded(product(g, op), fold) is not None
-    if isinstance(op.lowering.form, Reduction):
+    if op.lowering.is_reduction:
         return op.attrs.flag("keep_dims") and fold.is_in(ins[0]) and fold.axes(ins[0]).isdisjoint(reduction_axes(op, len(ins[0])))
     return op.lowering.is_pointwise and all(fold.is_in(shape) or fold.is_broadcast(shape) for shape in ins)
 

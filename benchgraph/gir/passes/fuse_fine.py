@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from benchgraph.core.dtypes import DType
@@ -31,36 +31,42 @@ from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs, nest_of, topological_order, with_borders
 from benchgraph.gir.nest_sequence import slower_than_apart
 from benchgraph.machine.target import Target
-from benchgraph.ops.spec import Reduction
+
+
+@dataclass
+class _Group:
+    """Ops that share a nest, and their domain. before: the numbers of the groups that run before it."""
+
+    ops: list[Op] = field(default_factory=list)
+    domain: Domain | None = None
+    before: set[int] = field(default_factory=set)
+
+    def add(self, op: Op, domain: Domain | None) -> None:
+        """An op, with the domain that all then have."""
+        self.ops.append(op)
+        self.domain = domain
 
 
 def fuse_fine(g: Graph, target: Target) -> Graph:
-    groups: list[list[Op]] = []
-    domains: list[Domain | None] = []  # of each group
-    needs: list[set[int]] = []  # of each group, the groups that run before it
+    groups = list[_Group]()
     made_in: dict[int, set[int]] = {}  # buffer -> the groups that write it, each a part of it
     for op in g.ops:
         sources = set[int]().union(*(made_in.get(g.root(v), ()) for v in op.ins))
-        home, joint = len(groups), None
-        for i in sorted(sources, reverse=True) or _other_readers(groups, op):
-            if _may_join(i, sources, needs) and isinstance(longer := _joined(g, groups[i], domains[i], op, target), Domain):
-                home, joint = i, longer
-                break
-        if joint is None:
+        near = (i for i in sorted(sources, reverse=True) or _other_readers(groups, op) if _may_join(i, sources, groups))
+        tried = ((i, _joined(g, groups[i], op, target)) for i in near)
+        fits = ((i, longer) for i, longer in tried if isinstance(longer, Domain))
+        home, domain = next(fits, None) or (len(groups), trace(g, [op]))
+        if home == len(groups):
             if sources and is_recorded():
-                note(op.outs[0], why="; ".join(_reasons(g, groups, domains, sources, needs, op, target)))
-            groups.append([])
-            domains.append(None)
-            needs.append(set())
-            joint = trace(g, [op])
-        groups[home].append(op)
-        domains[home] = joint
-        before = (sources - {home}).union(*(needs[i] for i in sources if i != home))
-        for later in (home, *(i for i, earlier in enumerate(needs) if home in earlier)):
-            needs[later] |= before
+                note(op.outs[0], why="; ".join(_reasons(g, groups, sources, op, target)))
+            groups.append(_Group())
+        groups[home].add(op, domain)
+        before = (sources - {home}).union(*(groups[i].before for i in sources if i != home))
+        for later in (groups[home], *(group for group in groups if home in group.before)):
+            later.before |= before
         for v in op.outs:
             made_in.setdefault(g.root(v), set()).add(home)
-    fused = [FusedOp(f"nest{i}", (_stage(ops),), (), ()) for i, ops in enumerate(groups)]
+    fused = [FusedOp(f"nest{i}", (_stage(group.ops),), (), ()) for i, group in enumerate(groups)]
     nodes = merge_pairs(g, with_borders(g, fused), lambda nests, i, j: _merged(g, nests, i, j, target)).nodes
     place = {op: n for n, op in enumerate(g.nodes)}
     nodes.sort(key=lambda node: min(place[op] for op in node.ops))
@@ -106,14 +112,13 @@ def _reductions_merged(g: Graph, nests: NestGraph, i: int, j: int, target: Targe
 
 def _extended(g: Graph, ops: Iterable[Op], domain: Domain, more: Iterable[Op], target: Target) -> Domain | None:
     """The domain of ops, extended by more ops; None where one of those cannot join."""
-    done = [*ops]
+    group = _Group([*ops], domain)
     for op in more:
-        joint = _joined(g, done, domain, op, target)
+        joint = _joined(g, group, op, target)
         if isinstance(joint, str):
             return None
-        domain = joint
-        done.append(op)
-    return domain
+        group.add(op, joint)
+    return group.domain
 
 
 def _iterates_along_memory(g: Graph, ops: Iterable[Op], domain: Domain, is_read: Callable[[int], bool], target: Target) -> bool:
@@ -132,21 +137,22 @@ def _is_pointwise(ops: Iterable[Op]) -> bool:
     return all(op.lowering.is_elementwise for op in ops)
 
 
-def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:
+def _may_join(home: int, sources: set[int], groups: Sequence[_Group]) -> bool:
     """Whether all other groups that the op reads can run before `home`."""
-    return not any(home in needs[other] for other in sources)
+    return not any(home in groups[other].before for other in sources)
 
 
-def _other_readers(groups: list[list[Op]], op: Op) -> list[int]:
+def _other_readers(groups: Sequence[_Group], op: Op) -> list[int]:
     """For a reduction of a value from outside: the groups without a product that read this value too."""
-    if not isinstance(op.lowering.form, Reduction):
+    if not op.lowering.is_reduction:
         return []
-    return [i for i, ops in enumerate(groups) if not ops[0].lowering.is_contraction and any(op.ins[0] in other.ins for other in ops)]
+    readers = (i for i, group in enumerate(groups) if any(op.ins[0] in other.ins for other in group.ops))
+    return [i for i in readers if not groups[i].ops[0].lowering.is_contraction]
 
 
-def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Target) -> Domain | str:
+def _joined(g: Graph, group: _Group, op: Op, target: Target) -> Domain | str:
     """The domain of a group of ops with one more op, or why the op cannot join it."""
-    first = ops[0]
+    ops, first = group.ops, group.ops[0]
     if op.lowering.is_contraction:
         return "a product begins a nest"
     if _is_constant(g, op) != _is_constant(g, first):
@@ -156,7 +162,7 @@ def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Targe
         return f"the {first.kind} before it converts into or out of a blocked layout, block by block"
     if _widens_residual(g, ops, op):
         return "bytes are stored as bytes, and the nest that adds them later widens them"
-    domain = None if group is None else extended(g, group, op)
+    domain = None if group.domain is None else extended(g, group.domain, op)
     if domain is None:
         return f"its elements are not indexed by the axes of the nest of {first.kind}"
     if not domain.reduced or not first.lowering.is_contraction:
@@ -202,12 +208,10 @@ def _stage(ops: Sequence[Op]) -> Stage:
     return Stage(tuple(ops), (Anchor.rows,) * len(ops))
 
 
-def _reasons(
-    g: Graph, groups: list[list[Op]], domains: list[Domain | None], sources: set[int], needs: list[set[int]], op: Op, target: Target
-) -> list[str]:
+def _reasons(g: Graph, groups: Sequence[_Group], sources: set[int], op: Op, target: Target) -> list[str]:
     """Why the op cannot join each of the groups that it reads."""
     waits = "another of its inputs is computed later"
-    reasons = (_joined(g, groups[i], domains[i], op, target) if _may_join(i, sources, needs) else waits for i in sorted(sources))
+    reasons = (_joined(g, groups[i], op, target) if _may_join(i, sources, groups) else waits for i in sorted(sources))
     return list(dict.fromkeys(reason for reason in reasons if isinstance(reason, str)))
 
 

@@ -18,7 +18,6 @@ from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.gir.views import layout_form
 from benchgraph.machine.target import Target
 from benchgraph.ops.heads import any_element, broadcast_over_heads, merge_head_axis, merged_index, split_head_axis
-from benchgraph.ops.spec import Reduction
 
 
 def split_heads(g: Graph, target: Target) -> Graph:
@@ -135,5 +134,5 @@ def _has_reduced_rows(g: Graph, id: int) -> bool:
         return [w for op in ops for w in (*op.ins, *op.outs) if g.value(w).shape == shape]
 
     readers = ((v, op) for v in closure(id, near) for op in g.readers(v))
-    reductions = (op for v, op in readers if isinstance(op.lowering.form, Reduction) and op.ins[0] == v)
+    reductions = (op for v, op in readers if op.lowering.is_reduction and op.ins[0] == v)
     return any(reduction_axes(op, len(shape)) == (len(shape) - 1,) for op in reductions)

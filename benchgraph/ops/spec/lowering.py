@@ -84,6 +84,10 @@ class Lowering:
         return isinstance(self.form, Contraction)
 
     @property
+    def is_reduction(self) -> bool:
+        return isinstance(self.form, Reduction)
+
+    @property
     def is_layout_op(self) -> bool:
         return isinstance(self.form, LayoutOp)
 

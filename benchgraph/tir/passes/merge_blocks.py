@@ -16,7 +16,7 @@ B reads each row from L1:
     start of B                                    for i in 48 { A
     for r in 48 { rest of B }                       rest of B with r = i }
 
-gir/neighbours.py says what is shared. Measurements: docs/measurements/parallel-loops.md.
+gir/elements.py says what is shared. Measurements: docs/measurements/parallel-loops.md.
 """
 
 from __future__ import annotations
