@@ -13,6 +13,7 @@ from math import ceil
 from benchgraph.codegen.dot import registers
 from benchgraph.core.divisors import even_split
 from benchgraph.machine.target import Target, rows_in_sets
+from benchgraph.schedule.tile_block import register_rows
 from benchgraph.tir.groups import DTypes
 
 IN_FLIGHT = 8  # accumulators: a multiply-add has up to four cycles of latency, and up to two begin in a cycle (measurements/microkernel.md)
@@ -35,13 +36,12 @@ class Panels:
 def tile_rows(vectors: int, target: Target, dtypes: DTypes, *, src_row_stride: int, has_partial_vector: bool = False) -> int:
     """The most rows of a register tile this many vectors wide.
 
-    Accumulators take up to three quarters of the registers, less where a step needs more than a quarter, where the mask of a partial vector
-    counts too (on AVX2 it is in a vector register). Rows of
-    src that fall in the same sets of L1 are at most as many as these hold.
+    The mask of a partial vector takes a register too (on AVX2 it is in a vector register). Rows of src that fall in the same sets of L1 are
+    at most as many as these hold.
     """
     each, others = registers(dtypes, target.isa)
-    accumulators = min(target.isa.registers * 3 // 4, target.isa.registers - vectors * each - others - has_partial_vector)
-    return min(max(accumulators // vectors, 1), rows_in_sets(dtypes[0].nbytes(src_row_stride)))
+    rows = register_rows(vectors, target.isa.registers, vectors * each + others + has_partial_vector)
+    return min(rows, rows_in_sets(dtypes[0].nbytes(src_row_stride)))
 
 
 def register_tiles(n: int, target: Target, dtypes: DTypes, *, m: int, src_row_stride: int, reloads_wei: bool = False) -> tuple[Panels, ...]:

@@ -33,7 +33,7 @@ from benchgraph.tir.index import Simplifier
 from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Binary, BinOp, Expr, Load, Scope, Store, Var, tensor
 from benchgraph.tir.vector_loops import MOST_STRIDE
-from benchgraph.tir.visit import loads_of, variables, walk_expr
+from benchgraph.tir.visit import divisions_of, loads_of, variables
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,8 @@ class Windows:
 
     def _period(self, axis: int) -> int:
         """The step along an axis with which all quotients and remainders in the taps change by a constant."""
-        divisions = (e for whole in (self.generic_tap.value, *self.generic_tap.conditions) for e in walk_expr(whole))
         along = (*self.axes, Var("$d0"))[axis]
-        return lcm(*(period(e, along) for e in divisions if isinstance(e, Binary) and e.op in (BinOp.floordiv, BinOp.mod)))
+        return lcm(*(period(d, along) for e in (self.generic_tap.value, *self.generic_tap.conditions) for d in divisions_of(e)))
 
     def _unrolled(self, outside: set[int]) -> float:
         """The share of dst's indices where all taps count, but for these axes."""

@@ -52,8 +52,7 @@ class FlashAttentionNest(GemmNest):
         self.domain = domain_of(self.g, plan.scores.ops)
         self.columns = self.g.value(plan.values.ops[0].outs[0]).shape[-1]
         self.acc = Accumulator.of(self.task, plan.values.ops[0])
-        per_row = self.g.value(plan.maximum.outs[0])
-        self.before, self.factor = storage.scratch(per_row, DType.f32), storage.scratch(per_row, DType.f32)
+        self.before, self.factor = (storage.temporary(DType.f32, self.g.value(plan.maximum.outs[0]).shape) for _ in range(2))
 
     def _task(self) -> Stmt:
         plan, attention = self.plan, (self.plan.scores, self.plan.values)
@@ -98,7 +97,7 @@ class FlashAttentionNest(GemmNest):
         """The statements of the last, narrower block of columns on temporaries of their own, so that those of the full blocks keep the
         width of a step."""
         values = {self.storage.tensor(v).name: self.g.value(v) for v in sorted(self.plan.elements)}
-        return map_tensors(s, {name: self.storage.scratch(v, v.dtype) for name, v in values.items()})
+        return map_tensors(s, {name: self.storage.temporary(v.dtype, v.shape) for name, v in values.items()})
 
     def _unless_masked(self, ko: Expr, width: int) -> Stmt:
         """The work on some columns, under a condition where one can tell that a mask sets all of them to -inf."""

@@ -150,8 +150,8 @@ class Accumulator:
 
     @classmethod
     def of(cls, task: GemmTask, op: Op) -> Accumulator:
-        is_written = acc_axes(task.g, op) is not None
-        return cls(task, op, None if is_written else task.storage.scratch(task.g.value(op.outs[0]), acc_dtype(task.g, op)))
+        shape, is_written = task.g.value(op.outs[0]).shape, acc_axes(task.g, op) is not None
+        return cls(task, op, None if is_written else task.storage.temporary(acc_dtype(task.g, op), shape))
 
     def slice(self, start: Coords) -> Slice:
         if self.temporary is None:

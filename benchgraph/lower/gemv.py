@@ -65,7 +65,7 @@ def _sums(task: GemmTask, op: Op, elements: Sequence[tuple[Coord, Coord]]) -> St
             cast(storage.load(v, tuple(known.get(symbol, Coord(symbol)) for symbol in index)), dtype)
             for v, index in zip(op.ins, p.operands, strict=True)
         )
-        acc, index = storage.scratch(task.g.value(op.outs[0]), dtype), tuple(c.value for c in at)
+        acc, index = storage.temporary(dtype, task.g.value(op.outs[0]).shape), tuple(c.value for c in at)
         clears.append(Store(acc, index, zero))
         adds.append(Store(acc, index, binary(BinOp.add, Load(acc, index), binary(BinOp.mul, src, wei))))
         stores.append(storage.store(op.outs[0], at, Load(acc, index)))

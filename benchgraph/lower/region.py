@@ -222,7 +222,7 @@ class Region:
             return self.storage.element(out, at)
         if is_contiguous:
             return self._contiguous_temporary(out, dtype)(at)
-        return self.storage.scratch(v, dtype), tuple(c.value for c in at)
+        return self.storage.temporary(dtype, v.shape), tuple(c.value for c in at)
 
     def _has_contiguous_axes(self, v: int) -> bool:
         return bool(self.contiguous) and set(self.contiguous) <= set(self.domain.axes.get(v, ()))

@@ -13,7 +13,7 @@ from benchgraph.core.layout import Layout
 from benchgraph.core.memoise import memoised
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.domain import right_aligned
-from benchgraph.gir.ir import Graph, Value
+from benchgraph.gir.ir import Graph
 from benchgraph.gir.views import root_index
 from benchgraph.tir.build import add, cast, floordiv, mod, mul
 from benchgraph.tir.ir import Const, Expr, Load, Scope, Store, Tensor, Var, tensor
@@ -92,10 +92,6 @@ class Storage:
             v = self.g.value(root)
             self.temporaries[root] = tensor(f"{_TEMPORARY}{root}", v.dtype, v.layout.physical(v.shape))
         return self.temporaries[root]
-
-    def scratch(self, like: Value, dtype: DType) -> Tensor:
-        """A new temporary of the value's logical shape."""
-        return self.temporary(dtype, like.shape)
 
     def temporary(self, dtype: DType, shape: Shape) -> Tensor:
         """A new temporary that belongs to no value."""

@@ -8,7 +8,7 @@ steps.py        nests of products, and the loops of a schedule on the core with 
 space.py        the schedules that such a nest can have
 traffic.py      bytes that come from beyond a cache, by the footprints of loops
 limits.py       choices by limits that were measured, where the cost is too far off
-tile_block.py   tiles of sums that a microkernel adds to at a time; code generation asks too
+tile_block.py   sums that a microkernel adds to at a time; code generation asks too
 microkernel.py  cycles of a microkernel's calls
 run.py          what the core with most work does in a scheduled nest of products
 cost.py         the time of a scheduled nest of products, by what takes it, and of nests one after the other

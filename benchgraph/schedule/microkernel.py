@@ -15,7 +15,7 @@ from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import LINE_BYTES, TILE_COLUMNS, TILE_ROWS, Target, lanes_for
 from benchgraph.schedule.gemm import Gemm, Kernel
 from benchgraph.schedule.nest import Loop
-from benchgraph.schedule.tile_block import tile_block
+from benchgraph.schedule.tile_block import register_rows, tile_block
 
 
 def cycles(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
@@ -68,7 +68,7 @@ def tiles_of_rows(kernel: Kernel, rows: int, columns: int) -> int:
 
 
 def _register_rows(vectors: int, kernel: Kernel) -> int:
-    return max(min(kernel.registers * 3 // 4, kernel.registers - vectors - 1) // vectors, 1)
+    return register_rows(vectors, kernel.registers, vectors + 1)  # the vectors of wei, and an element of src in all lanes
 
 
 def _in_vectors(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:

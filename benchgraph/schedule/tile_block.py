@@ -1,4 +1,5 @@
-"""Blocks of tiles on tile registers: how many tiles of sums a microkernel adds to at a time, and whether it copies rows of src first."""
+"""Register tiles: how many rows of sums a microkernel adds to at a time on vector registers; on tile registers how many tiles, and whether
+it copies rows of src first."""
 
 from __future__ import annotations
 
@@ -7,6 +8,12 @@ from dataclasses import dataclass
 from benchgraph.machine.target import LINE_BYTES, TILES_OF_SUMS
 
 MAX_COPIED_BYTES = 2048  # of a row of src: two tiles of rows are 64 KiB of stack
+
+
+def register_rows(vectors: int, registers: int, others: int) -> int:
+    """The most rows of a register tile so many vectors wide, whose sums take up to three quarters of the vector registers, less where the
+    others of a step need more."""
+    return max(min(registers * 3 // 4, registers - others) // vectors, 1)
 
 
 @dataclass(frozen=True)

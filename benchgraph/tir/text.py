@@ -27,6 +27,7 @@ _SIGNS = "or", "and", "== != < <= > >=", "+ -", "* / // %"  # from loosest to ti
 PRECEDENCE = {ir.BinOp(sign): level for level, signs in enumerate(_SIGNS, 1) for sign in signs.split()}
 SUM, _UNARY = PRECEDENCE[ir.BinOp.add], len(_SIGNS) + 1
 _ATOM = _UNARY + 1
+_TIGHT = {ir.BinOp.mul, ir.BinOp.floordiv, ir.BinOp.mod}  # set without blanks between variables
 FUNC_SYNTAX = "name", "params", "body", "inplace", "shared_bytes", "thread_bytes"  # all other fields are `name=value`
 BRGEMM_AXES = ("m", "k"), ("k", "n"), ("m", "n")  # rows and columns of src, wei and acc
 PACK_AXES = "k", "n"
@@ -146,7 +147,7 @@ def _expr(e: ir.Expr, least: int = 0) -> str:
     match e:
         case ir.Binary() if e.op in PRECEDENCE:
             level = PRECEDENCE[e.op]
-            tight = e.op in (ir.BinOp.mul, ir.BinOp.floordiv, ir.BinOp.mod) and _is_short(e.a) and _is_short(e.b)
+            tight = e.op in _TIGHT and _is_short(e.a) and _is_short(e.b)
             sign = e.op.value if tight else f" {e.op.value} "
             text = f"{_expr(e.a, level)}{sign}{_expr(e.b, level + 1)}"
             return f"({text})" if level < least else text
@@ -162,14 +163,12 @@ def _expr(e: ir.Expr, least: int = 0) -> str:
 def _is_short(e: ir.Expr) -> bool:
     """Index arithmetic is set without blanks: mo*32 + i."""
     match e:
-        case ir.Binary(op=ir.BinOp.mul | ir.BinOp.floordiv | ir.BinOp.mod):
-            return _is_short(e.a) and _is_short(e.b)
         case ir.Var():
             return True
         case ir.Const():
             return e.dtype is ir.INDEX
-        case ir.Binary(op=ir.BinOp.add | ir.BinOp.sub):
-            return _is_short(e.a) and _is_short(e.b)
+        case ir.Binary():
+            return e.op in _TIGHT | {ir.BinOp.add, ir.BinOp.sub} and _is_short(e.a) and _is_short(e.b)
     return False
 
 

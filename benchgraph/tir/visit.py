@@ -106,6 +106,11 @@ def walk_expr(e: ir.Expr) -> Iterator[ir.Expr]:
         left.extend(reversed(parts(e)))
 
 
+def divisions_of(e: ir.Expr) -> Iterator[ir.Binary]:
+    """The quotients and remainders in e."""
+    return (d for d in walk_expr(e) if isinstance(d, ir.Binary) and d.op in (ir.BinOp.floordiv, ir.BinOp.mod))
+
+
 @memoised
 def variables(e: ir.Expr) -> frozenset[str]:
     """Names of the loop variables e reads."""

@@ -37,7 +37,7 @@ from benchgraph.tir.groups import WIDENED
 from benchgraph.tir.instructions import executed
 from benchgraph.tir.ir import Brgemm, Expr, For, Func, Load, Prefetch, Ramp, Scope, Seq, Stmt, Store, Tensor
 from benchgraph.tir.loops import map_loops, with_body
-from benchgraph.tir.visit import block, bound_names, loads, map_children, statements, variables
+from benchgraph.tir.visit import block, bound_names, loads, statements, variables
 
 
 def insert_prefetches(f: Func, target: Target) -> Func:
@@ -60,7 +60,7 @@ def _with_next_row(rows: For, ranges: Ranges, names: Collection[str]) -> Stmt | 
     k = max(reversed(range(1, len(loops))), key=lambda k: executed(loops[k]))
     host, fetched = loops[k], dict.fromkeys(chain(*read[:k]))
     new = replace(host, body=block(host.body, *(row.prefetch_in(host) for row in fetched)))
-    return replace(rows, body=_replaced(rows.body, host, new)) if fetched else None
+    return replace(rows, body=map_loops(rows.body, lambda loop, _: new if loop is host else loop)) if fetched else None
 
 
 def _with_streams(loop: For, ranges: Ranges, names: Collection[str], distance: int) -> Stmt | None:
@@ -131,10 +131,3 @@ def _sequence(s: Stmt) -> Iterator[Stmt]:
             yield from _sequence(c)
     else:
         yield s
-
-
-def _replaced(s: Stmt, old: For, new: For) -> Stmt:
-    """Nested blocks with one of their statements replaced."""
-    if s is old:
-        return new
-    return map_children(s, lambda c: _replaced(c, old, new)) if isinstance(s, Seq) else s

@@ -17,10 +17,10 @@ from dataclasses import replace
 
 from benchgraph.core.tensor import dense_strides
 from benchgraph.machine.target import Target, lanes_for
-from benchgraph.tir.ir import Alloc, Binary, BinOp, Brgemm, Const, Expr, For, Func, Pack, Scope, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Alloc, Brgemm, Const, Expr, For, Func, Pack, Scope, Stmt, Store, Tensor, Var
 from benchgraph.tir.operands import operands
 from benchgraph.tir.vector_loops import is_power_of_two
-from benchgraph.tir.visit import children, exprs, loads_of, map_tensors, variables, walk, walk_expr
+from benchgraph.tir.visit import children, divisions_of, exprs, loads_of, map_tensors, variables, walk
 
 
 def pad_rows(f: Func, target: Target) -> Func:
@@ -58,8 +58,7 @@ def _not_by_rows(s: Stmt, extents: Mapping[str, Expr], padded: Mapping[str, Tens
 
 def _divides(s: Store) -> bool:
     """Whether what is stored depends on a quotient or remainder of its index in the row, so that rows are not stored in vectors."""
-    divisions = (e for e in walk_expr(s.value) if isinstance(e, Binary) and e.op in (BinOp.floordiv, BinOp.mod))
-    return any(variables(e) & variables(s.index[-1]) and not is_power_of_two(e.b) for e in divisions)
+    return any(variables(e) & variables(s.index[-1]) and not is_power_of_two(e.b) for e in divisions_of(s.value))
 
 
 def _is_row(t: Tensor, index: tuple[Expr, ...], extents: Mapping[str, Expr]) -> bool:

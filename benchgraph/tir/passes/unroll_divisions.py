@@ -17,15 +17,14 @@ from dataclasses import dataclass, replace
 from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Binary, BinOp, Expr, For, Func, If, LoopKind, Stmt, Store
+from benchgraph.tir.ir import For, Func, If, LoopKind, Stmt, Store
 from benchgraph.tir.loops import map_loops, unrolled, with_body
 from benchgraph.tir.passes.simplify import simplified
 from benchgraph.tir.vector_loops import loop_of
-from benchgraph.tir.visit import block, exprs, names_of, variables, walk, walk_expr
+from benchgraph.tir.visit import block, divisions_of, exprs, names_of, variables, walk
 
 # Of the unrolled code, which takes time to compile (docs/measurements/loop-unrolling.md).
 MOST_STORES = 64
-_DIVISIONS = frozenset({BinOp.floordiv, BinOp.mod})
 
 
 def unroll_divisions(f: Func, target: Target) -> Func:
@@ -35,15 +34,11 @@ def unroll_divisions(f: Func, target: Target) -> Func:
     return with_body(f, map_loops(f.body, _Unroller(divided, target, names_of(f))))
 
 
-def _divisions(e: Expr) -> Iterator[Binary]:
-    return (d for d in walk_expr(e) if isinstance(d, Binary) and d.op in _DIVISIONS and variables(d))
-
-
 def _divided_variables(body: Stmt) -> Iterator[str]:
     """Variables that are divided, and those that occur with them in a condition."""
     for s in walk(body):
         for e in exprs(s):
-            divided = [name for d in _divisions(e) for name in variables(d)]
+            divided = [name for d in divisions_of(e) for name in variables(d)]
             yield from variables(e) if divided and isinstance(s, If) else divided
 
 
@@ -71,6 +66,6 @@ class _Unroller:
         if not is_candidate or any(isinstance(c, For) for c in walk(s.body)):
             return False
         stores = [c for c in walk(s.body) if isinstance(c, Store)]
-        if any(s.var.name in variables(d) for c in stores for i in c.index for d in _divisions(i)):
+        if any(s.var.name in variables(d) for c in stores for i in c.index for d in divisions_of(i)):
             return False  # it changes a layout: quotients of store indices stay
         return count * len(stores) <= MOST_STORES
