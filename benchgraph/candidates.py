@@ -90,5 +90,5 @@ def _elements(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
 
 Kind: TypeAlias = Callable[[Graph, FusedOp, Target], Iterator[Candidates]]
 # For each kind of nest, those of a fused op after all passes. Where a schedule is chosen, one of them that is prescribed for the nest's
-# text takes its place: `gir.forced.forced_or_chosen`.
+# text takes its place: `schedule.tuning.forced_or_chosen`.
 KINDS: tuple[Kind, ...] = (_products, _windows, _elements)

@@ -6,7 +6,6 @@ build.py                from a partition, and op by op
 text.py                 the IR as text
 parse.py                the text as IR
 verify.py               what every graph satisfies
-forced.py               schedules that tuning prescribes
 rewrite.py              graph algebra as patterns with examples, and the driver that applies them
 
 Analyses:

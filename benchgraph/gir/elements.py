@@ -16,7 +16,6 @@ from math import ceil, prod
 from benchgraph.core.dtypes import DType
 from benchgraph.core.record import note
 from benchgraph.gir.domain import Axes, Domain, domain_of, right_aligned
-from benchgraph.gir.forced import forced_or_chosen
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.layouts import layout_block
 from benchgraph.gir.text import print_attrs, print_type
@@ -28,6 +27,7 @@ from benchgraph.schedule.elements import Access, ElementNest, axes_of, space
 from benchgraph.schedule.elements_cost import choose_elements
 from benchgraph.schedule.limits import shares_blocks, shares_rows
 from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.tuning import forced_or_chosen
 from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Const, Load, Scope, Store, Var, tensor
 
@@ -37,7 +37,7 @@ def scheduled_elements(g: Graph, node: FusedOp, target: Target) -> FusedOp:
     nest = element_nest(g, node)
     if nest is None:
         return node
-    schedule, why = forced_or_chosen(g, nest_text(g, node), space(nest, target), partial(choose_elements, nest, target))
+    schedule, why = forced_or_chosen(g.forced_by_nest, nest_text(g, node), space(nest, target), partial(choose_elements, nest, target))
     note(node.name, why=why)
     return _with_shared_inputs(g, replace(node, schedule=schedule), nest, schedule, target)
 

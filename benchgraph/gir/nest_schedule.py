@@ -16,7 +16,6 @@ from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.column_blocks import columns_per_call, columns_reason
 from benchgraph.gir.elements import instructions_of, rows_nest, scheduled_elements
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
-from benchgraph.gir.forced import forced_or_chosen
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.gemv import Gemv, dot_nest, gemv_form
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
@@ -38,6 +37,7 @@ from benchgraph.schedule.primitives import NO_JAM, Order, Parallel, Schedule, Un
 from benchgraph.schedule.run import Run
 from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.steps import alone
+from benchgraph.schedule.tuning import forced_or_chosen
 
 
 @memoised_within
@@ -122,7 +122,7 @@ def _chosen(g: Graph, node: FusedOp, target: Target) -> _Chosen:
     found = product_space(g, node, target)
     is_one = len(found.nest.steps) == 1
     least = partial(choose, found.nest, (_columns(g, node, target),) if is_one else (), target, may_spread=found.may_spread)
-    schedule, why = forced_or_chosen(g, found.text, found.schedules(target), least)
+    schedule, why = forced_or_chosen(g.forced_by_nest, found.text, found.schedules(target), least)
     return _Chosen(schedule, why, Tiling.of(schedule) if is_one else None, g.forced_by_nest.get(found.text))
 
 

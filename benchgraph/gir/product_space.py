@@ -16,7 +16,6 @@ from benchgraph.core.layout import Layout
 from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.anchors import has_tiled_post_ops
 from benchgraph.gir.column_blocks import call_widths, columns_in, columns_per_call
-from benchgraph.gir.forced import forced_schedule
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
 from benchgraph.gir.nest_cost import product_nest
 from benchgraph.gir.on_the_fly_packing import packing_stages
@@ -26,6 +25,7 @@ from benchgraph.machine.target import Target
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.space import Tiling, panel_widths, space
 from benchgraph.schedule.steps import Nest, alone
+from benchgraph.schedule.tuning import forced_schedule
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def with_scheduled_panels(g: Graph, target: Target) -> Graph:
     changed = dict[int, Value]()
     for node in (nest for nest in g.nests if len(nest.row_products) == 1):
         found = product_space(g, node, target)
-        schedule = forced_schedule(g, found.text, found.schedules(target))
+        schedule = forced_schedule(g.forced_by_nest, found.text, found.schedules(target))
         nb, op = scheduled_columns(g, node, target) if schedule is None else Tiling.of(schedule).nb, node.row_products[0].ops[0]
         if nb != columns_per_call(g, op, target):
             changed |= {v.id: replace(v, layout=_in_panels(v.layout, nb)) for v in _panels(g, op) or ()}

@@ -12,7 +12,7 @@ from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.ops import spec, unit_steps
 from benchgraph.ops.spec import Indices, LayoutOp
 from benchgraph.tir.affine import Linear, linear, to_expr
-from benchgraph.tir.index import Simplifier, simplify_expr
+from benchgraph.tir.index import Simplifier
 from benchgraph.tir.ir import Const, Expr, Var
 from benchgraph.tir.visit import parts, substitute
 
@@ -27,11 +27,6 @@ def layout_form(node: Node | None) -> LayoutOp | None:
     return form if isinstance(form, LayoutOp) and isinstance(node, Op) and len(node.ins) == 1 else None
 
 
-def is_moved_input(g: Graph, v: int) -> bool:
-    """Whether a value is an input of the graph or only a layout op away from one: its readers can then read the input through a view."""
-    return v in _moved_inputs(g)
-
-
 def source_dims(g: Graph, op: Op) -> Steps:
     """For each dim of a layout op's result the dim of its operand along which elements follow each other there, None for no such dim."""
     return unit_steps.unit_steps(op.kind, op.attrs, g.value(op.ins[0]).shape, g.value(op.outs[0]).shape, inverse=False)
@@ -43,7 +38,8 @@ def result_dims(g: Graph, op: Op) -> Steps:
 
 
 @memoised
-def _moved_inputs(g: Graph) -> frozenset[int]:
+def moved_inputs(g: Graph) -> frozenset[int]:
+    """The inputs of the graph, and what only layout ops make of them: readers can read the input through a view."""
     values = set(g.ins)
     for node in g.nodes:
         if layout_form(node) is not None and node.ins[0] in values:
@@ -144,7 +140,7 @@ def strides_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) ->
         total = Linear({})
         for i, stride in zip(at, strides, strict=True):
             total = total.plus(linear(i), stride)
-        return unit_steps.step(simplify_expr(to_expr(total, {}), {}), var)
+        return unit_steps.step(Simplifier({})(to_expr(total, {})), var)
 
     return tuple(map(along, variables))
 

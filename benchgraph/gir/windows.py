@@ -17,7 +17,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.record import note
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir.domain import Axes, domain_of
-from benchgraph.gir.forced import forced_or_chosen
 from benchgraph.gir.ir import FusedOp, Graph, Node, Op
 from benchgraph.gir.text import print_attrs, print_type
 from benchgraph.gir.views import strides_by_dim, strides_of
@@ -25,6 +24,7 @@ from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Call, Indices, Interval, Source, Tap, Window
 from benchgraph.ops.unit_steps import step
 from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.tuning import forced_or_chosen
 from benchgraph.schedule.window import Neighbours, Passed, Planes, Read, WindowNest, space
 from benchgraph.schedule.window_cost import choose_window
 from benchgraph.tir.affine import Linear, Range, Ranges, linear, linear_bounds, period
@@ -249,7 +249,7 @@ def _step(load: Load, var: Var) -> int | None:
 def scheduled_windows(g: Graph, node: FusedOp, target: Target) -> Schedule:
     """The schedule of least cost, or the one that tuning prescribes."""
     nest, text = window_nest(g, node)
-    schedule, why = forced_or_chosen(g, text, space(nest, target.isa.registers), partial(choose_window, nest, target))
+    schedule, why = forced_or_chosen(g.forced_by_nest, text, space(nest, target.isa.registers), partial(choose_window, nest, target))
     note(node.name, why=why)
     return schedule
 

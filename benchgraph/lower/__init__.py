@@ -21,8 +21,7 @@ Nests without a product:
     loops.py                 the template, by the nest's schedule
 Windows (pooling, depthwise convolution, interpolation):
     window_loops.py          the loops of a schedule, over windows and over taps
-    padded_planes.py         planes that are copied with their padding
-    windows.py               the template
+    windows.py               the template, and planes that are copied with their padding
 """
 
 from __future__ import annotations

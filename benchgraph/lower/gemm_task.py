@@ -128,11 +128,14 @@ class GemmTask:
 
     def address(self, op: Op, port: int, start: Coords, k: Coord, taps: Indices | None = None) -> Element:
         """The first element of such a slice."""
+        return self.storage.element(op.ins[port], self.coords(op, port, start, k, taps))
+
+    def coords(self, op: Op, port: int, start: Coords, k: Coord, taps: Indices | None = None) -> Coords:
+        """Its coordinates in src or wei."""
         p = product(self.g, op)
         index = p.form.index(p.call, tuple(c.value for c in start), (*(taps or (ZERO,) * (len(p.over) - 1)), k.value))[port]
         known: dict[Expr, Coord] = {**dict(zip(p.at, start, strict=True)), K: k}
-        coords = tuple(known.get(symbol, Coord(e)) for symbol, e in zip(p.operands[port], index, strict=True))
-        return self.storage.element(op.ins[port], coords)
+        return tuple(known.get(symbol, Coord(e)) for symbol, e in zip(p.operands[port], index, strict=True))
 
     def result(self, op: Op, coords: Coords) -> Slice | None:
         """The slice of dst from these coordinates on; None where the microkernel cannot write there."""

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from benchgraph.gir.gemv import Gemv, gemv_form
 from benchgraph.gir.ir import Op, Stage
-from benchgraph.gir.product import K, acc_dtype, product
+from benchgraph.gir.product import acc_dtype, product
 from benchgraph.lower.gemm_task import ColumnBody, GemmTask, transposed
 from benchgraph.lower.storage import ZERO, Coord
 from benchgraph.tir.build import add, binary, cast, in_blocks, mul, seq
@@ -60,11 +60,7 @@ def _sums(task: GemmTask, op: Op, elements: Sequence[tuple[Coord, Coord]]) -> St
     clears, adds, stores = list[Stmt](), list[Stmt](), list[Stmt]()
     for row, column in elements:
         at = (*map(Coord, task.batch), row, column)
-        known: dict[Expr, Coord] = {**dict(zip(p.at, at, strict=True)), K: Coord(k)}
-        src, wei = (
-            cast(storage.load(v, tuple(known.get(symbol, Coord(symbol)) for symbol in index)), dtype)
-            for v, index in zip(op.ins, p.operands, strict=True)
-        )
+        src, wei = (cast(storage.load(v, task.coords(op, port, at, Coord(k))), dtype) for port, v in enumerate(op.ins))
         acc, index = storage.temporary(dtype, task.g.value(op.outs[0]).shape), tuple(c.value for c in at)
         clears.append(Store(acc, index, zero))
         adds.append(Store(acc, index, binary(BinOp.add, Load(acc, index), binary(BinOp.mul, src, wei))))

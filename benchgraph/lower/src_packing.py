@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from benchgraph.gir.ir import Op
-from benchgraph.gir.product import Axis, k_group, product, transposed_src_axes
+from benchgraph.gir.product import Axis, k_group, transposed_src_axes
+from benchgraph.gir.views import zeroed
 from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.lower.storage import ZERO, Coord, Coords
 from benchgraph.tir.build import add, floordiv, mul, seq
@@ -79,9 +80,8 @@ class PackedSrc:
 
     def _index(self, start: Coords, k: Coord, groups: int) -> tuple[Expr, ...]:
         """The first element of the group that is `groups` groups after the one that begins at k."""
-        p = product(self.task.g, self.op)
-        src = p.form.index(p.call, tuple(c.value for c in start), (*(ZERO,) * (len(p.over) - 1), k.value))[0]
-        *batch, row, _ = (ZERO if extent == 1 else e for extent, e in zip(p.call.ins[0].shape, src, strict=True))
+        at = self.task.coords(self.op, 0, start, k)
+        *batch, row, _ = zeroed(self.task.g.value(self.op.ins[0]).shape, tuple(c.value for c in at))
         is_tile_start = k.inner == ZERO and k.tile % self.group == 0
         first = mul(k.outer, k.tile // self.group) if is_tile_start else floordiv(k.value, self.group)
         return (*batch, add(first, groups), row, ZERO)

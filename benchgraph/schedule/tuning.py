@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -27,7 +27,8 @@ from benchgraph.core.options import Forced, Options
 from benchgraph.machine.table import schedule_rows
 from benchgraph.machine.table_file import MOST_RATE
 from benchgraph.machine.target import Target, cpu_name
-from benchgraph.schedule.primitives import parse
+from benchgraph.schedule.choose import Choice
+from benchgraph.schedule.primitives import Schedule, parse
 
 FORMAT, VERSION = "benchgraph-tuning", 3
 _NAME = "name one that `benchgraph tune` wrote"
@@ -78,10 +79,29 @@ def findings(path: Path, target: Target) -> tuple[Finding, ...]:
     return _read(path, stat.st_mtime_ns, stat.st_size).get(machine_key(target), ())
 
 
-def not_legal(forced: Forced) -> ParseError:
-    """The error for a schedule that is prescribed for a nest which cannot have it."""
-    fix = "tune it anew with `benchgraph tune --store=FILE`, or leave the row out"
-    return ParseError(f"this nest cannot have the schedule '{forced.schedule}'", where=f"{forced.by}: '{forced.nest}'", fix=fix)
+def forced_or_chosen(
+    forced: Mapping[str, Forced], nest: str, space: Iterable[Schedule], choose: Callable[[], Choice]
+) -> tuple[Schedule, str]:
+    """The schedule of a nest, and why: that prescribed for its text, else that of least cost.
+
+    forced: by text. space: all schedules that it can have. Raises ParseError for a prescribed one that is not among them.
+    """
+    schedule = forced_schedule(forced, nest, space)
+    if schedule is None:
+        choice = choose()
+        return choice.schedule, choice.why
+    return schedule, f"{schedule}: {forced[nest].why}"
+
+
+def forced_schedule(forced: Mapping[str, Forced], nest: str, space: Iterable[Schedule]) -> Schedule | None:
+    """The same, if one is prescribed."""
+    if (found := forced.get(nest)) is None:
+        return None
+    schedule = parse(found.schedule)
+    if schedule not in space:
+        fix = "tune it anew with `benchgraph tune --store=FILE`, or leave the row out"
+        raise ParseError(f"this nest cannot have the schedule '{found.schedule}'", where=f"{found.by}: '{nest}'", fix=fix)
+    return schedule
 
 
 def store(path: Path, target: Target, found: Iterable[Finding]) -> None:

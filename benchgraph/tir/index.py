@@ -24,13 +24,9 @@ _LINEAR = frozenset({BinOp.add, BinOp.sub, BinOp.mul})
 _EXACT_F32 = 2**24  # integers up to this are f32 values
 
 
-def simplify_expr(e: Expr, ranges: Ranges) -> Expr:
-    """A simpler expression with the same value for all variables in their ranges; else e itself."""
-    return Simplifier(ranges)(e)
-
-
 class Simplifier:
-    """simplify_expr for many expressions under the same ranges; expressions that statements share are simplified once."""
+    """Gives simpler expressions with the same values for all variables in their ranges, or else the same expressions; those that statements
+    share are simplified once."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges

@@ -9,7 +9,7 @@ import pytest
 from benchgraph.graph.ir import Graph
 from benchgraph.lower import taps as lower_taps
 from benchgraph.tir.build import constant
-from benchgraph.tir.index import simplify_expr
+from benchgraph.tir.index import Simplifier
 from benchgraph.tir.ir import Brgemm, Const, For, Func, If, Seq, Stmt
 from benchgraph.tir.visit import substitute_all, walk
 from tests.support.tensor_ir import before, tir
@@ -24,7 +24,7 @@ def multiplications(s: Stmt) -> int:
         return sum(multiplications(substitute_all(s.body, {s.var.name: Const(i)})) for i in times)
     if isinstance(s, If):
         assert s.orelse is not None
-        return multiplications(s.then if constant(simplify_expr(s.cond, {})) else s.orelse)
+        return multiplications(s.then if constant(Simplifier({})(s.cond)) else s.orelse)
     return sum(map(multiplications, s.stmts)) if isinstance(s, Seq) else 0
 
 

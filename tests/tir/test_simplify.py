@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mod, mul, seq, sub
-from benchgraph.tir.index import simplify_expr
+from benchgraph.tir.index import Simplifier
 from benchgraph.tir.ir import Alloc, Binary, BinOp, Const, Expr, Func, If, Ramp, Select, Seq, Var, tensor
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.text import print_tir
@@ -81,12 +81,12 @@ element = add(mul(Var("c"), 4096), Var("e"))  # of a nest that was cut into chun
     ],
 )  # fmt: skip
 def test_expression(e: Expr, text: str) -> None:
-    assert print_tir(simplify_expr(e, RANGES)) == text
+    assert print_tir(Simplifier(RANGES)(e)) == text
 
 
 def test_nothing_simpler_is_the_same_object() -> None:
     e = add(mul(i, 64), j)
-    assert simplify_expr(e, RANGES) is e
+    assert Simplifier(RANGES)(e) is e
 
 
 EXTENTS = {"i": 3, "j": 5, "k": 4}
@@ -104,7 +104,7 @@ def _grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 @settings(max_examples=150, derandomize=True)
 @given(st.recursive(_leaves, _grow, max_leaves=8))
 def test_simplified_index_has_the_same_value_everywhere(e: Expr) -> None:
-    simple = simplify_expr(e, {name: (0, extent - 1) for name, extent in EXTENTS.items()})
+    simple = Simplifier({name: (0, extent - 1) for name, extent in EXTENTS.items()})(e)
     for point in itertools.product(*(range(n) for n in EXTENTS.values())):
         values = {name: Const(v) for name, v in zip(EXTENTS, point, strict=True)}
         assert value(substitute(simple, values)) == value(substitute(e, values))

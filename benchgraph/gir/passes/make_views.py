@@ -26,7 +26,7 @@ from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.channel_order import product_axis, products_read_along
 from benchgraph.gir.ir import Graph, Op, Value, View
 from benchgraph.gir.product import depends_on_product
-from benchgraph.gir.views import Index, chain, is_moved_input, is_short, layout_form, longer, result_dims
+from benchgraph.gir.views import Index, chain, is_short, layout_form, longer, moved_inputs, result_dims
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import LayoutOp
 from benchgraph.ops.unit_steps import unit_steps
@@ -106,7 +106,7 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
         return False
     if src.id in border or producer is None or g.readers(src.id) != (op,) or op.ins.count(src.id) > 1 or src.constness != dst.constness:
         return False
-    if len(op.ins) == 1 and is_moved_input(g, src.id):
+    if len(op.ins) == 1 and src.id in moved_inputs(g):
         return False  # its readers read the input through views instead
     if producer.lowering.is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
@@ -140,7 +140,7 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
     if len(dst) < 2 or not readers:
         return False
     maker = g.maker(made)
-    is_converted_input = maker is not None and maker.kind == CONVERT and is_moved_input(g, maker.ins[0])
+    is_converted_input = maker is not None and maker.kind == CONVERT and maker.ins[0] in moved_inputs(g)
     port = 1 if prod(dst[:-2]) == 1 or is_converted_input else 0
     if port == 0 and not depends_on_product(g, made):
         return False

@@ -21,7 +21,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir.closure import closure
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
-from benchgraph.gir.views import is_moved_input, layout_form
+from benchgraph.gir.views import layout_form, moved_inputs
 from benchgraph.machine.target import Target
 from benchgraph.ops.broadcast import broadcast
 from benchgraph.ops.internal import PAD
@@ -40,7 +40,7 @@ def _sunk(s: Site) -> int | None:
     makers = {v: op for v in ops.values if (op := ops.maker(v)) is not None}
     if any(op.lowering.is_contraction for op in makers.values()):
         return None
-    moved = (v for v, op in makers.items() if layout_form(op) is not None and not is_moved_input(s.g, op.ins[0]))
+    moved = (v for v, op in makers.items() if layout_form(op) is not None and op.ins[0] not in moved_inputs(s.g))
     tried = [_Sinking(ops, v, makers[v]) for v in moved]
     if len(tried) > 1:
         tried.sort(key=lambda sinking: len(sinking.layout_ops) or MOST_SUNK)
@@ -68,7 +68,7 @@ POINTWISE = Pattern(
 
 def _padded_narrow(s: Site) -> int | None:
     pad = next(s.sole_makers(), None)
-    if pad is None or pad.kind != PAD or pad.attrs.integer("value") or is_moved_input(s.g, pad.ins[0]):
+    if pad is None or pad.kind != PAD or pad.attrs.integer("value") or pad.ins[0] in moved_inputs(s.g):
         return None
     src, dst = s.d.type(pad.ins[0]).dtype, s.call.outs[0].dtype
     return s.d.op(PAD, s.d.op(s.op.kind, pad.ins[0], attrs=s.op.attrs, dtype=dst), attrs=pad.attrs) if dst.bits < src.bits else None

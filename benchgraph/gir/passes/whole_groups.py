@@ -15,7 +15,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.gir.ir import Graph
 from benchgraph.gir.product import K, k_group, product
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
-from benchgraph.gir.views import is_moved_input, layout_form, source_dims
+from benchgraph.gir.views import layout_form, moved_inputs, source_dims
 from benchgraph.machine.target import Target
 from benchgraph.ops.internal import PAD, pad_attrs
 
@@ -71,7 +71,7 @@ def _with_channels(s: Site, v: int, dim: int, count: int) -> int | None:
     wider = _with_channels(s, src, at[dim] or 0, count) if is_permuted else None
     if wider is not None:
         return s.d.op(op.kind, wider, attrs=op.attrs)
-    return s.d.op(PAD, v, attrs=_behind(len(shape), dim, count)) if is_moved_input(s.g, v) else None
+    return s.d.op(PAD, v, attrs=_behind(len(shape), dim, count)) if v in moved_inputs(s.g) else None
 
 
 def _behind(rank: int, dim: int, count: int) -> Attrs:

@@ -21,7 +21,7 @@ from benchgraph.tir.visit import block, map_exprs, replaced, substitute_all, ten
 
 
 def simplify(f: Func, target: Target) -> Func:
-    body = _stmt(f.body, Simplifier({})) or Seq(())
+    body = simplified(f.body, {})
     return f if body == f.body else replace(f, body=body)
 
 
