@@ -30,15 +30,8 @@ def gemm_nest(p: Product, target: Target) -> Gemm:
     dst = Operand.dense("dst", 8 * F32_BYTES, (*(f"b{i}" for i in range(len(batch))), "m", "n"), is_written=True)
     operands = _operand("src", src, of_src), _operand("wei", wei, of_wei), dst
     apart = src.dtype.nbytes(src.shape[-1] if src.shape else 1)
-    return Gemm(
-        tuple(batch),
-        m,
-        n,
-        tuple(taps),
-        operands,
-        kernel(k, prod(taps), src.dtype, apart, target),
-        is_made=not p.has_input_src,
-    )
+    microkernel = kernel(k, prod(taps), src.dtype, apart, target)
+    return Gemm(tuple(batch), m, n, tuple(taps), operands, microkernel, is_made=not p.has_input_src)
 
 
 def packed_from(gemm: Gemm, stored: DType, packed: DType, source: Source, target: Target) -> Gemm:

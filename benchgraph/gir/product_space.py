@@ -92,13 +92,8 @@ def _panels(g: Graph, op: Op) -> tuple[Value, ...] | None:
         v, reader = work.pop()
         if not (value := g.value(v)).layout.blocks:
             continue
-        if (
-            value.view is not None
-            or v in g.viewed
-            or v not in makers
-            or v in g.outs
-            or any(v in each.ins for each in g.ops if each is not reader)
-        ):
+        has_other_readers = v in (*g.outs, *g.viewed) or any(v in each.ins for each in g.ops if each is not reader)
+        if value.view is not None or v not in makers or has_other_readers:
             return None
         found[v] = reader
         work += [(source, makers[v]) for source in makers[v].ins]

@@ -50,9 +50,9 @@ class Site:
     def sole_makers(self, port: int = 0) -> Iterator[Op]:
         """From an operand upwards: the ops that make it, along first operands, while nothing but the op after it reads a result."""
         reader, v = self.op, self.op.ins[port]
-        while (
-            v not in self.g.outs and self.g.readers(v) == (reader,) and reader.ins.count(v) == 1 and (maker := self.g.maker(v)) is not None
-        ):
+        while v not in self.g.outs and self.g.readers(v) == (reader,) and reader.ins.count(v) == 1:
+            if (maker := self.g.maker(v)) is None:
+                return
             yield maker
             reader, v = maker, maker.ins[0]
 

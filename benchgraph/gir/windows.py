@@ -186,10 +186,9 @@ class Windows:
         if not axes:
             return None
         dims = sorted((dim for dim in range(len(src)) if dim not in axes), key=lambda dim: x.name in variables(index[dim]))
-        bounds = [tuple(map(int, linear_bounds(linear(index[dim]), ranges))) for dim in dims]
-        return Planes(
-            tuple(axes.items()), tuple(dims), tuple((low, high + 1) for low, high in bounds), tuple(src[d] for d in dims), padding
-        )
+        reached = (linear_bounds(linear(index[dim]), ranges) for dim in dims)
+        bounds = tuple((int(low), int(high) + 1) for low, high in reached)
+        return Planes(tuple(axes.items()), tuple(dims), bounds, tuple(src[dim] for dim in dims), padding)
 
     def padded(self) -> Windows:
         """The windows over planes that hold the padding."""

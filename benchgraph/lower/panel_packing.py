@@ -8,7 +8,7 @@ from math import ceil
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Graph, Op, Value
-from benchgraph.gir.layouts import packed
+from benchgraph.gir.layouts import is_packed
 from benchgraph.gir.product import Axis, buffer_axes, has_unit_stride
 from benchgraph.lower.storage import ZERO, Coord, Coords, Element, Storage
 from benchgraph.machine.target import LINE_BYTES
@@ -37,14 +37,11 @@ class PanelPacking:
         if len(ops) != 1 or len(ops[0].ins) != 1:
             return None
         op, src, dst = ops[0], g.value(ops[0].ins[0]), g.value(ops[0].outs[0])
-        rank, blocks = len(dst.shape), dst.layout.blocks
-        if rank < 2 or dst.view is not None or not blocks or 0 in dst.shape or dst.dtype not in WEI_GROUPS:
+        rank = len(dst.shape)
+        if rank < 2 or dst.view is not None or 0 in dst.shape or dst.dtype not in WEI_GROUPS:
             return None
-        if (
-            src.dtype not in PACKED_FROM[dst.dtype]
-            or g.value(g.root(src.id)).layout.blocks
-            or dst.layout != packed(rank, blocks[0][1], WEI_GROUPS[dst.dtype])
-        ):
+        is_converted = src.dtype in PACKED_FROM[dst.dtype] and not g.value(g.root(src.id)).layout.blocks
+        if not is_converted or not is_packed(dst.layout, rank, WEI_GROUPS[dst.dtype]):
             return None
         if not (op.lowering.is_layout_op or op.kind == (RECENTRE if dst.dtype is DType.s8 else CONVERT)):
             return None

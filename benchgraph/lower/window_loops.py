@@ -130,10 +130,8 @@ class WindowLoops:
         """The row that begins with this window: before the interior of x, in it, and behind."""
         windows, every, interior = self.windows, tuple(range(len(self.taps))), self.windows.interior(offset)
         unrolls_all = prod(windows.taps) == 1 or (self.unrolled == every and not self.group)
-        exists, is_clamped = (
-            all(a == self.y or first < end for a, (first, end) in enumerate(interior)),
-            windows.window.unclamped is not None,
-        )
+        exists = all(a == self.y or first < end for a, (first, end) in enumerate(interior))
+        is_clamped = windows.window.unclamped is not None
         loops = every if self.y is None else tuple(k for k in every if windows.neighbours and k not in windows.neighbours.taps)
         bounds = (0, *interior[windows.x], windows.row_size(offset)) if interior else (0, 0, 1, 1)
         for (first, end), is_inside in zip(pairwise(bounds), (False, True, False), strict=True):

@@ -87,14 +87,16 @@ class Gemm:
     @cached_property
     def extents(self) -> dict[str, int]:
         """By axis."""
-        batch, taps = (
-            {f"{axis}{i}": extent for i, extent in enumerate(extents)} for axis, extents in (("b", self.batch), ("r", self.taps))
-        )
+        batch, taps = dict(zip(self.batch_axes, self.batch, strict=True)), dict(zip(self.tap_axes, self.taps, strict=True))
         return {**batch, "m": self.m, "n": self.n, **taps, "k": self.k}
 
     @property
     def batch_axes(self) -> tuple[str, ...]:
         return tuple(f"b{i}" for i in range(len(self.batch)))
+
+    @property
+    def tap_axes(self) -> tuple[str, ...]:
+        return tuple(f"r{i}" for i in range(len(self.taps)))
 
 
 def kernel(k: int, taps: int, src: DType, row_bytes: int, target: Target) -> Kernel:

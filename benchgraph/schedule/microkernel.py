@@ -52,7 +52,7 @@ def inner_loops(gemm: Gemm, rows: int, columns: int) -> tuple[Loop, ...]:
         vectors = min(kernel.most_vectors, ceil(columns / kernel.lanes))
         block = rows / tiles_of_rows(kernel, rows, columns), vectors * kernel.lanes  # tiles have equally many rows, or one less
         order = "nm"
-    taps = (Loop(f"r{i}", extent) for i, extent in enumerate(gemm.taps))
+    taps = map(Loop, gemm.tap_axes, gemm.taps)
     inner = {"m": min(block[0], rows), "n": min(block[1], columns)}
     outer = (Loop(axis, {"m": rows, "n": columns}[axis] / inner[axis]) for axis in order)
     return (*outer, *taps, Loop("k", gemm.k), *(Loop(axis, size) for axis, size in inner.items()))

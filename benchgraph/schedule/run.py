@@ -161,28 +161,27 @@ class Runs:
     def _in_blocks(self, schedule: Schedule, mb: int, own: Share) -> Run:
         """Weights are read block by block. A block that is made is so in the same place as the one before."""
         target, step, columns, (ks,) = self.target, self.nest.steps[0], schedule.sizes("n"), schedule.sizes("k")
-        gemm, blocks, (ns, nb), makes = step.gemm, step.gemm.blocks, (columns[0], columns[-1]), schedule.packed is not None
+        gemm, blocks, (_, wei, dst) = step.gemm, step.gemm.blocks, step.tensors
         assert blocks is not None
-        ns, nb = min(ns, gemm.n), min(nb, gemm.n)
+        ns, nb = min(columns[0], gemm.n), min(columns[-1], gemm.n)
+        makes, fetches = schedule.packed is not None, schedule.prefetches
+        sums_wait = makes and ks < gemm.k
         part = self._part(replace(step, gemm=self._of_block(ks)), mb, nb, own.loops, own.parts)
         around = own.loops[: len(own.loops) - (len(columns) > 1)]
         block = Operand("block", blocks.bits * ks * ns, ()) if makes else Operand("", 0, ())
         one = Traffic.of_box((*gemm.operands, block), gemm.extents, {"m": mb, "n": ns, "k": ks})
-        every, inner, count = (
-            one.inside(around),
-            part.traffic.inside((Loop("n", ceil(ns / nb)),)),
-            prod(loop.trips for loop in around),
-        )
-        passing = one.nbytes[0][1] if makes and not schedule.prefetches else 0.0
+        every, inner = one.inside(around), part.traffic.inside((Loop("n", ceil(ns / nb)),))
+        count = prod(loop.trips for loop in around)
+        passing = one.nbytes[0][1] if makes and not fetches else 0.0
         not_in_l1, not_in_l2 = (dropped(one.held[0] - passing, cache) for cache in (target.l1_bytes, target.l2_bytes))
         made = count * block.nbytes({})
         of_src, of_wei, of_dst = inner.beyond(target.l1_bytes)
         near = not_in_l1 * (count * (of_src + of_dst + (of_wei if makes else 0.0)) + made) + every.beyond(target.l1_bytes)[1]
-        returning = (1 - self.rates.kernels.hidden_share) * not_in_l1 * count * of_dst if makes and ks < gemm.k else 0.0
+        returning = (1 - self.rates.kernels.hidden_share) * not_in_l1 * count * of_dst if sums_wait else 0.0
         made_ns = count * ks * ns / gemm.n / gemm.k * self.made_ns((step,)) if makes else 0.0
         touched, far = (dict(zip(step.tensors, nbytes, strict=False)) for nbytes in (every.nbytes[0], every.beyond(target.l2_bytes)))
-        source = step.tensors[1]
-        far[source] += not_in_l2 * far[source] if schedule.prefetches else 0.0
+        far[wei] += not_in_l2 * far[wei] if fetches else 0.0
+        waits = {*((wei,) if makes and not fetches else ()), *((dst,) if sums_wait else ())}
         return Run(
             self.nest,
             own,
@@ -192,8 +191,7 @@ class Runs:
             near,
             lambda cache_bytes: dict(zip(step.tensors, every.beyond(cache_bytes), strict=False)),
             "n.0" not in schedule.parallel,
-            frozenset({source} if makes and not schedule.prefetches else ())
-            | frozenset({step.tensors[2]} if makes and ks < gemm.k else ()),
+            frozenset(waits),
             made_ns + returning / self.rates.read_bytes_per_ns("l2") + not_in_l2 * made * self._beyond_l2(block.nbytes({})),
             self._starts(gemm, ks, ns) * self._pages(gemm),
         )

@@ -90,7 +90,7 @@ class Tiling:
 
 
 def tiled(gemm: Gemm, tiling: Tiling) -> Schedule:
-    return tiling.schedule(gemm.batch_axes, tuple(f"r{i}" for i in range(len(gemm.taps))))
+    return tiling.schedule(gemm.batch_axes, gemm.tap_axes)
 
 
 def panel_widths(n: int, lanes: int) -> tuple[int, ...]:
