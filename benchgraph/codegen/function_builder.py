@@ -29,7 +29,7 @@ from benchgraph.codegen.intrinsics import (
 from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.target import LINE_BYTES, Target, on_line
-from benchgraph.tir.affine import Range
+from benchgraph.tir.affine import Ranges
 from benchgraph.tir.ir import Expr, Func, Scope, Stmt, Tensor, Var
 from benchgraph.tir.vector_loops import LINE_LANES, MOST_STRIDE, largest_store_stride
 from benchgraph.tir.visit import tensor_names
@@ -106,7 +106,7 @@ class FunctionBuilder:
     calls: Calls
     is_task: bool
     variables: dict[str, ir.Value] = field(default_factory=dict)
-    ranges: dict[str, Range] = field(default_factory=dict)
+    ranges: Ranges = field(default_factory=dict)
     registers: dict[str, ir.Value] = field(default_factory=dict)
     bases: dict[str, ir.Value] = field(default_factory=dict)
     has_non_temporal_stores: bool = False

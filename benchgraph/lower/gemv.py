@@ -1,6 +1,4 @@
-"""Matrix times vector (gemv), and skinny products of a few rows with weights that are stored column by column.
-
-The microkernel's vectors run along columns: for one column they would use one lane. There are two ways to use whole vectors.
+"""Matrix times vector (gemv), and skinny products of a few rows with weights that are stored column by column (gir/gemv.py).
 
 Where k is contiguous in src and wei, each element of dst is a reduction in vectors along k (passes unroll-and-jam, vectorise):
 

@@ -44,13 +44,9 @@ class Rematerialiser:
             self._values[v] = value
         return self._values[v]
 
-    def _varies(self, axes: Axes) -> bool:
-        """Per element, not per row."""
-        return bool(self.domain.reduced.intersection(axes))
-
     def _is_own(self, v: int, axes: Axes) -> bool:
         """Whether the region itself computes a value, per element."""
-        return v in self.private and v in self.producer and self._varies(axes)
+        return v in self.private and v in self.producer and not self.domain.reduced.isdisjoint(axes)
 
     def _recomputed(self, v: int, known: dict[int, Expr | None]) -> Expr | None:
         """The element at this point from the region's inputs and from values per row; None where that takes more than a few pointwise ops.

@@ -20,19 +20,6 @@ CLOSE = 0.6  # sizes of blocks, and of groups of panels, that differ by less are
 
 
 @dataclass(frozen=True)
-class RowTiling:
-    """Of a nest of several products: tasks of mb rows, with `columns` of scores at a time, 0 for all."""
-
-    mb: int
-    columns: int = 0
-
-    def schedule(self, nest: Nest) -> Schedule:
-        batch, blocks = nest.first.batch_axes, ("n.0",) if self.columns else ()
-        tiles = (Tile("m", (self.mb,)), *([Tile("n", (self.columns,))] if self.columns else []))
-        return Schedule((*tiles, Order((*batch, "m.0", *blocks)), Parallel((*batch, *(() if nest.has_serial_rows else ("m.0",))))))
-
-
-@dataclass(frozen=True)
 class Tiling:
     """Tasks of mb rows in calls of nb columns: of all columns, or with `spreads` a task for each nb columns, or with `ns` first all rows
     with so many columns, then with the next ones.
@@ -186,9 +173,16 @@ def _rows(nest: Nest) -> Iterator[int]:
     return iter(dict.fromkeys(min(ceil(size / group) * group, m) for size in sizes))
 
 
+def row_tiling(nest: Nest, mb: int, columns: int = 0) -> Schedule:
+    """The schedule of several products with tasks of mb rows, and so many columns of scores at a time, 0 for all."""
+    batch, blocks = nest.first.batch_axes, ("n.0",) if columns else ()
+    tiles = (Tile("m", (mb,)), *([Tile("n", (columns,))] if columns else []))
+    return Schedule((*tiles, Order((*batch, "m.0", *blocks)), Parallel((*batch, *(() if nest.has_serial_rows else ("m.0",))))))
+
+
 def row_tilings(nest: Nest) -> Iterator[Schedule]:
-    """The schedules of several products."""
+    """All of them."""
     scores, nb = nest.first.n, nest.steps[0].nb
     is_blocked = nest.is_flash and nest.first.m > 1  # one row of scores fits any cache, and no microkernel computes it
     blocks = [nb * count for count in (1, 2, 4) if nb * count < scores] if is_blocked else []
-    return (RowTiling(mb, columns).schedule(nest) for columns in (0, *blocks) for mb in _rows(nest))
+    return (row_tiling(nest, mb, columns) for columns in (0, *blocks) for mb in _rows(nest))

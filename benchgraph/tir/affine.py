@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from benchgraph.core.memoise import memoised
 from benchgraph.tir.build import add, sub
-from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Ramp, Select, Var
+from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Ramp, Select, Stmt, Var
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads_of, variables
 
@@ -163,6 +163,6 @@ def linear_bounds(form: Linear, ranges: Ranges) -> Range:
     return low, high
 
 
-def inside(loop: For, ranges: Ranges) -> dict[str, Range]:
-    """The ranges in the loop's body; the variable's upper bound is that of the largest extent."""
-    return {**ranges, loop.var.name: (0, bounds(loop.extent, ranges)[1] - 1)}
+def inside(s: Stmt, ranges: Ranges) -> Ranges:
+    """The ranges inside a statement: in a loop also that of its variable, up to the largest extent."""
+    return {**ranges, s.var.name: (0, bounds(s.extent, ranges)[1] - 1)} if isinstance(s, For) else ranges

@@ -15,7 +15,7 @@ import numpy as np
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.affine import Linear, Range, Ranges, bounds, inside, linear, linear_bounds, to_expr
 from benchgraph.tir.build import constant, type_of
-from benchgraph.tir.ir import INDEX, Binary, BinOp, Cast, Const, Expr, For, If, Ramp, Select, Stmt, Unary, UnOp, Var
+from benchgraph.tir.ir import INDEX, Binary, BinOp, Cast, Const, Expr, If, Ramp, Select, Stmt, Unary, UnOp, Var
 from benchgraph.tir.values import OPERATIONS
 from benchgraph.tir.visit import children, map_parts
 
@@ -238,14 +238,12 @@ def assume(cond: Expr, ranges: Ranges, *, holds: bool) -> dict[str, Range]:
 def within(s: Stmt, ranges: Ranges) -> Iterator[tuple[Stmt, Ranges]]:
     """The statements directly inside this one, each with the ranges of the variables around it."""
     match s:
-        case For():
-            yield s.body, inside(s, ranges)
         case If():
             yield s.then, assume(s.cond, ranges, holds=True)
             if s.orelse is not None:
                 yield s.orelse, assume(s.cond, ranges, holds=False)
         case _:
-            yield from ((c, ranges) for c in children(s))
+            yield from ((c, inside(s, ranges)) for c in children(s))
 
 
 def _limits(op: BinOp, form: Linear) -> list[tuple[str, Range]]:

@@ -18,7 +18,7 @@ from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.cost import Costs, is_short, sequence_ns
 from benchgraph.schedule.primitives import Schedule, parse
-from benchgraph.schedule.space import RowTiling, Tiling, space, tiled
+from benchgraph.schedule.space import Tiling, row_tiling, space, tiled
 from benchgraph.schedule.steps import Nest, Step, alone
 from benchgraph.schedule.traffic import dropped
 from tests.support.gemms import dense
@@ -60,7 +60,7 @@ def test_no_nest_is_faster_than_its_multiplications(machine: str, m: int, k: int
     at = target(machine, cores=cores)
     macs_per_ns = rates(at).products.f32.macs_per_cycle * rates(at).clock_ghz
     nest = layers(at, m, k, n, k)
-    assert Costs(nest, at)(RowTiling(mb).schedule(nest)).total >= 0.999 * 2 * m * n * k / cores / macs_per_ns
+    assert Costs(nest, at)(row_tiling(nest, mb)).total >= 0.999 * 2 * m * n * k / cores / macs_per_ns
 
 
 @given(st.integers(1, 2000), st.integers(1, 600), st.integers(1, 8))
@@ -68,7 +68,7 @@ def test_schedules_parse_and_say_their_tiling(m: int, n: int, group: int) -> Non
     nest = replace(attention(target(), m, n), group=group)
     for schedule in space(nest, (), target(), may_spread=False):
         (rows,), columns = schedule.sizes("m"), sum(schedule.sizes("n"))
-        assert RowTiling(rows, columns).schedule(nest) == parse(str(schedule)) == schedule
+        assert row_tiling(nest, rows, columns) == parse(str(schedule)) == schedule
         assert rows % group == 0 or rows == m
         assert columns < n
 
@@ -78,7 +78,7 @@ def test_schedules_parse_and_say_their_tiling(m: int, n: int, group: int) -> Non
 def test_what_repays_fork_and_join_does_so_with_more_work(machine: str, m: int, k: int, n: int, mb: int, cores: int) -> None:
     """One core has none of them, and tests want all loops on several."""
     at = target(machine, cores=cores)
-    nest, schedule = layers(at, m, k, n, k), RowTiling(min(mb, m)).schedule(layers(at, m, k, n, k))
+    nest, schedule = layers(at, m, k, n, k), row_tiling(layers(at, m, k, n, k), min(mb, m))
     assert is_short(nest, schedule, 10**6, at) <= is_short(nest, schedule, 0, at)
     assert not is_short(nest, schedule, 0, replace(at, cores=1))
     assert not is_short(nest, schedule, 0, replace(at, shares_all=True))
@@ -87,25 +87,23 @@ def test_what_repays_fork_and_join_does_so_with_more_work(machine: str, m: int, 
 def test_short_loops_run_on_one_thread() -> None:
     at = target(cores=2)
     short, long = layers(at, 8, 16, 16, 16), layers(at, 128, 256, 256, 256)
-    schedule = RowTiling(4).schedule(short)
+    schedule = row_tiling(short, 4)
     assert is_short(short, schedule, 0, at)
     assert not is_short(short, schedule, 10**6, at)
-    assert not is_short(long, RowTiling(64).schedule(long), 0, at)
+    assert not is_short(long, row_tiling(long, 64), 0, at)
 
 
 def test_scores_are_cut_in_flash_attention_alone() -> None:
     nest = layers(target(), 64, 64, 128, 64)
-    assert RowTiling(32, 64).schedule(nest) not in space(nest, (), target(), may_spread=False)
-    assert RowTiling(32, 64).schedule(nest) in space(replace(nest, is_flash=True), (), target(), may_spread=False)
+    assert row_tiling(nest, 32, 64) not in space(nest, (), target(), may_spread=False)
+    assert row_tiling(nest, 32, 64) in space(replace(nest, is_flash=True), (), target(), may_spread=False)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_tasks_are_taller_where_each_fetches_all_weights(machine: str) -> None:
     near, far = target(machine, l2_bytes=64 << 20), target(machine)
     assert chosen(layers(far, 1024, WIDE, WIDE, WIDE), far).sizes("m") >= (64,)
-    few, many = (
-        Costs(layers(at, 1024, WIDE, WIDE, WIDE), at)(RowTiling(8).schedule(layers(at, 1024, WIDE, WIDE, WIDE))) for at in (near, far)
-    )
+    few, many = (Costs(layers(at, 1024, WIDE, WIDE, WIDE), at)(row_tiling(layers(at, 1024, WIDE, WIDE, WIDE), 8)) for at in (near, far))
     assert few.l3 == 0 < many.l3
 
 
@@ -118,7 +116,7 @@ def test_every_core_has_rows(rows_per_core: int, cores: int) -> None:
 
 def test_long_rows_of_scores_that_l2_does_not_hold_are_cut() -> None:
     at = target(l2_bytes=256 << 10)
-    whole, cut = (Costs(attention(at, 64, 65536), at)(RowTiling(64, n).schedule(attention(at, 64, 65536))) for n in (0, 64))
+    whole, cut = (Costs(attention(at, 64, 65536), at)(row_tiling(attention(at, 64, 65536), 64, n)) for n in (0, 64))
     assert cut.l3 < whole.l3
 
 
@@ -136,7 +134,7 @@ def test_one_nest_is_slower_where_few_rows_would_fetch_all_weights(machine: str)
     one = layers(at, 112, WIDE, WIDE, 64)
     first, second = (Nest((s,)) for s in one.steps)
     apart = [(first, tiled(first.first, Tiling(16, 64, True, 64))), (second, tiled(second.first, Tiling(16, 64)))]
-    assert in_order_ns(apart, at) < 0.95 * in_order_ns([(one, RowTiling(8).schedule(one))], at)
+    assert in_order_ns(apart, at) < 0.95 * in_order_ns([(one, row_tiling(one, 8))], at)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -144,13 +142,13 @@ def test_one_nest_is_as_fast_where_l2_holds_all_weights(machine: str) -> None:
     at = target(machine, l2_bytes=64 << 20, cores=2)
     one = layers(at, 128, 256, 256, 256)
     apart = [(nest, tiled(nest.first, Tiling(32, 64))) for nest in (Nest((s,)) for s in one.steps)]
-    assert in_order_ns([(one, RowTiling(32).schedule(one))], at) < in_order_ns(apart, at)  # fork and join
+    assert in_order_ns([(one, row_tiling(one, 32))], at) < in_order_ns(apart, at)  # fork and join
 
 
 def test_weights_that_nothing_fetches_ahead_take_longer() -> None:
     at = target()
     waiting, fetched = (layers(at, 128, WIDE, WIDE, WIDE, waits=waits) for waits in (True, False))
-    assert Costs(waiting, at)(RowTiling(32).schedule(waiting)).total > Costs(fetched, at)(RowTiling(32).schedule(fetched)).total
+    assert Costs(waiting, at)(row_tiling(waiting, 32)).total > Costs(fetched, at)(row_tiling(fetched, 32)).total
 
 
 def test_a_reader_with_other_tasks_fetches_lines_from_other_cores() -> None:

@@ -22,7 +22,7 @@ from benchgraph.library.engine import Engine  # noqa: E402
 from benchgraph.lower.flash_attention import FlashAttentionNest  # noqa: E402
 from benchgraph.machine.target import current  # noqa: E402
 from benchgraph.schedule import choose  # noqa: E402
-from benchgraph.schedule.space import RowTiling  # noqa: E402
+from benchgraph.schedule.space import row_tiling  # noqa: E402
 from tests.support.table import by_row  # noqa: E402
 from tests.torch import samples  # noqa: E402
 from tests.torch.samples import BF16, SAMPLES, A, Sample, program, t  # noqa: E402
@@ -190,7 +190,7 @@ def test_a_query_that_attends_to_nothing_gets_zeros(mask: Any, dtype: Any) -> No
 def test_so_it_does_where_the_scores_are_gone_through_in_one_pass(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some columns at a time, of which the first are hidden, or all."""
     monkeypatch.setattr(samples, "ENGINE", Engine(target=replace(current(), l2_bytes=24 << 10, cores=2)))
-    monkeypatch.setattr(choose, "row_tilings", lambda nest: iter([RowTiling(nest.first.m, 64 if nest.is_flash else 0).schedule(nest)]))
+    monkeypatch.setattr(choose, "row_tilings", lambda nest: iter([row_tiling(nest, nest.first.m, 64 if nest.is_flash else 0)]))
     steps = list[int]()
     monkeypatch.setattr(FlashAttentionNest, "__init__", recording(FlashAttentionNest.__init__, steps))
     q, k, v = qkv(dtype, 40, 300)

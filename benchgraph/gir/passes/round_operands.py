@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.build import CONVERT
-from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.ir import Graph
 from benchgraph.gir.passes.low_precision import has_single_channels, pays
 from benchgraph.gir.product import product
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
@@ -24,9 +24,16 @@ def round_operands(g: Graph, target: Target) -> Graph:
 
 
 def _rounded(s: Site) -> int | None:
-    if not _is_rounded(s.g, s.op, s.target):
+    g, (src, wei) = s.g, s.op.ins[:2]
+    if any(_narrowest(g, v) is not DType.f32 for v in (src, wei)):
         return None
-    return s.like(s.op, *(s.d.op(CONVERT, v, dtype=DType.bf16) for v in s.op.ins[:2]), *s.op.ins[2:])
+    p, least = product(g, s.op), converted_macs(1, s.target)
+    if not p.reduces_adjacent_dims or has_single_channels(p) or not pays(g, p, (src, ()), (wei, ()), DType.bf16, s.target):
+        return None
+    rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), wei in g.computed_from_constants
+    if p.columns < least or not (rows >= least or is_constant):
+        return None
+    return s.like(s.op, *(s.d.op(CONVERT, v, dtype=DType.bf16) for v in (src, wei)), *s.op.ins[2:])
 
 
 OPERANDS = Pattern(
@@ -41,17 +48,6 @@ OPERANDS = Pattern(
     near_misses=(("%2: f32[64,64] = MatMul(%0", "%5: f16[64,64] = TypeCast(%0) %6: f32[64,64] = TypeCast(%5) %2: f32[64,64] = MatMul(%6"),),
     error=2**-7,
 )
-
-
-def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
-    if any(_narrowest(g, v) is not DType.f32 for v in op.ins[:2]):
-        return False
-    p = product(g, op)
-    if not p.reduces_adjacent_dims or has_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), DType.bf16, target):
-        return False
-    rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), op.ins[1] in g.computed_from_constants
-    least = converted_macs(1, target)
-    return p.columns >= least and (rows >= least or is_constant)
 
 
 def _narrowest(g: Graph, id: int) -> DType:

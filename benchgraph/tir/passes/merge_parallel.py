@@ -19,7 +19,7 @@ from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import are_independent
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import For, Func, Seq, Stmt, Var
+from benchgraph.tir.ir import Func, Seq, Stmt, Var
 from benchgraph.tir.loops import blocked, is_parallel
 from benchgraph.tir.visit import block, bound_names, fresh, map_children
 
@@ -37,7 +37,7 @@ def _siblings(s: Stmt, ranges: Ranges, tasks: int) -> Stmt:
             pair = _merged(merged[-1], c, ranges, tasks)
             merged[-1:] = [merged[-1], c] if pair is None else [pair]
         s = s if len(merged) == len(s.stmts) else block(*merged)
-    around = inside(s, ranges) if isinstance(s, For) else ranges
+    around = inside(s, ranges)
     return map_children(s, lambda c: _siblings(c, around, tasks))
 
 

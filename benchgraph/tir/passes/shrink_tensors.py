@@ -186,7 +186,7 @@ def _shifted(s: ir.Stmt, name: str, new: ir.Tensor, shift: tuple[Linear, ...], r
     """s with accesses to the tensor of this name replaced by accesses to the new one."""
     if name not in visit.tensor_names(s):
         return s
-    around = inside(s, ranges) if isinstance(s, ir.For) else ranges
+    around = inside(s, ranges)
     s = visit.map_children(s, lambda c: _shifted(c, name, new, shift, around))
 
     def shifted(access: Any) -> Any:
