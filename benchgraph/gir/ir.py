@@ -178,6 +178,11 @@ class Stage:
         return Anchor.batch in self.anchors
 
     @property
+    def is_per_task(self) -> bool:
+        """Whether each task runs it to its end: not once per batch entry, nor a part of it per task."""
+        return not (self.is_batch_invariant or self.reduces_rows)
+
+    @property
     def is_packing(self) -> bool:
         """Whether it makes a block of wei for the next stage with a product, before each microkernel call (gir/on_the_fly_packing.py)."""
         return Anchor.panel in self.anchors

@@ -32,7 +32,7 @@ def product_nest(g: Graph, node: FusedOp, target: Target) -> Nest:
         frozenset(_name(g, v) for v in made.difference(node.outs)),
         tuple(_name(g, v) for v in whole_entries(g, node, target)),
         lcm(*(k_group(g, stage.ops[0]) for stage in node.stages if stage.reduces_rows)),
-        any(stage.reduces_rows or stage.is_batch_invariant for stage in node.stages),
+        not all(stage.is_per_task for stage in node.stages),
         any(op.lowering.is_reduction for op in node.ops),
         flash is not None,
         flash is not None and flash.mask is not None and 2 * rows[-1] >= steps[0].gemm.n,
@@ -52,7 +52,7 @@ def whole_entries(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
 def next_rows(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
     """Of inputs that are dense per batch entry, those that tasks read by rows: src of products, and what L2 does not hold of others."""
     by_row = {stage.ops[0].ins[0] for stage in node.row_products}
-    others = {v for stage in node.stages if not (stage.is_batch_invariant or stage.reduces_rows) for op in stage.ops for v in op.ins}
+    others = {v for stage in node.stages if stage.is_per_task for op in stage.ops for v in op.ins}
     by_row |= {v for v in others if beyond_l2(g.value(v).type.nbytes, target)}
     by_row -= _read_whole(g, node)
     return tuple(v.id for v in _dense_entries(g, node, target) if v.id in by_row and v.shape[:-1] == product_rows(g, node))
@@ -78,11 +78,16 @@ def product_rows(g: Graph, node: FusedOp) -> Shape:
     return g.value(node.row_products[0].ops[0].outs[0]).shape[:-1] if node.row_products else ()
 
 
+def fetches_weights_anew(g: Graph, node: FusedOp, target: Target) -> bool:
+    """Whether tasks fetch weights again, since L2 does not hold all of the nest's."""
+    return beyond_l2(weights_bytes(g, node.ops), target)
+
+
 def prefetches_panels(g: Graph, node: FusedOp, stage: Stage, nb: int, target: Target) -> bool:
     """Whether calls prefetch the next packed panel, if they last long enough: from beyond L2. Not in init, which has just packed it."""
     wei = g.value(stage.ops[0].ins[1])
     is_packed = wei.is_constant and bool(wei.layout.blocks) and not g.is_init(stage.ops[0])
-    return is_packed and wei.shape[-1] > nb and beyond_l2(weights_bytes(g, node.ops), target)
+    return is_packed and wei.shape[-1] > nb and fetches_weights_anew(g, node, target)
 
 
 def _step(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Step:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
 
-from benchgraph.core.memoise import memoised
+from benchgraph.core.memoise import memoised, memoised_within
 from benchgraph.gir.closure import closure
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
 
@@ -63,6 +63,12 @@ def _readers(g: Graph) -> Counter[int]:
     return Counter(chain((v for op in g.ops for v in _read(g, op)), map(g.root, g.outs)))
 
 
+@memoised_within
+def _buffers(g: Graph, ops: tuple[Op, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Those that ops read and write, with repetitions."""
+    return tuple(g.root(v) for op in ops for v in op.ins), tuple(g.root(v) for op in ops for v in op.outs)
+
+
 class NestGraph:
     """Nodes that are merged pair by pair, with the makers and readers of each buffer.
 
@@ -73,10 +79,9 @@ class NestGraph:
     def __init__(self, g: Graph, nodes: Sequence[FusedOp]) -> None:
         self.g, self.order = g, [*range(len(nodes))]
         self._nodes, self._graph_outs = dict(enumerate(nodes)), frozenset(g.outs)
-        self._buffers: dict[int, tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]] = {}  # by id of ops, kept alive
         self.makers, self.readers = (defaultdict[int, set[int]](set) for _ in range(2))
         for key, stage in ((key, stage) for key, node in self._nodes.items() for stage in node.stages):
-            _, read, made = self._stage_buffers(stage.ops)
+            read, made = _buffers(g, stage.ops)
             for values, by in ((read, self.readers), (made, self.makers)):
                 for v in values:
                     by[v].add(key)
@@ -117,7 +122,7 @@ class NestGraph:
         """Replace nodes i and j by a node of all their ops."""
         kept, gone = sorted((i, j), key=lambda key: len(self[key].stages), reverse=True)
         outs = {*self[i].outs, *self[j].outs}
-        _, read, made = zip(*(self._stage_buffers(stage.ops) for stage in self[gone].stages), strict=True)
+        read, made = zip(*(_buffers(self.g, stage.ops) for stage in self[gone].stages), strict=True)
         for values, by in ((read, self.readers), (made, self.makers)):
             for v in chain(*values):
                 by[v].discard(gone)
@@ -135,18 +140,10 @@ class NestGraph:
     def with_border(self, key: int, among: Collection[int] | None = None) -> FusedOp:
         """A node with its ins and outs. among: the buffers that can be outs; None: all."""
         node = self[key]
-        _, read, made = (dict.fromkeys(chain(*each)) for each in zip(*(self._stage_buffers(s.ops) for s in node.stages), strict=True))
+        read, made = (dict.fromkeys(chain(*each)) for each in zip(*(_buffers(self.g, s.ops) for s in node.stages), strict=True))
         outs = (v for v in made if among is None or v in among)
         needed = tuple(v for v in outs if v in self._graph_outs or not self.readers[v] <= {key})
         return replace(node, ins=tuple(v for v in read if v not in made), outs=needed)
-
-    def _stage_buffers(self, ops: tuple[Op, ...]) -> tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]:
-        """The ops, and the buffers that they read and write, with repetitions."""
-        if (entry := self._buffers.get(id(ops))) is None:
-            root = self.g.root
-            entry = ops, tuple(root(v) for op in ops for v in op.ins), tuple(root(v) for op in ops for v in op.outs)
-            self._buffers[id(ops)] = entry
-        return entry
 
     def _sources(self, key: int) -> set[int]:
         return {maker for v in self[key].ins for maker in self.makers.get(v, ()) if maker != key}

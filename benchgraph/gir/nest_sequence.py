@@ -15,12 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchgraph.gir.ir import FusedOp, Graph, Stage
+from benchgraph.gir.nest_cost import fetches_weights_anew
 from benchgraph.gir.nest_graph import nest_of
 from benchgraph.gir.nest_schedule import nests_ns
-from benchgraph.gir.product import weights_bytes
 from benchgraph.machine.target import Target
 from benchgraph.schedule.cost import border_ns
-from benchgraph.schedule.traffic import beyond_l2
 
 TOLERANCE = 0.07  # costs that differ by less are equal, as far as they can be trusted: fewer nests are then taken
 BEAM = 2  # beginnings that are kept: four choose the same for all of 1,377 partitions
@@ -64,7 +63,7 @@ def _longer(g: Graph, begun: _Beginning, stage: Stage, target: Target) -> Iterat
 
 def slower_than_apart(g: Graph, one: FusedOp, apart: Sequence[FusedOp], target: Target) -> str:
     """Why these nests, each with its own schedule, take less time than one nest of all their ops; '' where they do not."""
-    if not _fetches_anew(g, one, target):
+    if not fetches_weights_anew(g, one, target):
         return ""
     as_one, in_sequence = nests_ns(g, [one], target), nests_ns(g, apart, target)
     saved = as_one - in_sequence
@@ -73,17 +72,12 @@ def slower_than_apart(g: Graph, one: FusedOp, apart: Sequence[FusedOp], target: 
     return f"as one nest they would take {as_one / 1e3:.3g} us, apart they take {in_sequence / 1e3:.3g}"
 
 
-def _fetches_anew(g: Graph, node: FusedOp, target: Target) -> bool:
-    """Whether tasks fetch weights again, since L2 does not hold all of the nest's."""
-    return beyond_l2(weights_bytes(g, node.ops), target)
-
-
 def _may_be_cut(g: Graph, node: FusedOp, target: Target) -> bool:
     """Whether L2 does not hold its weights, each stage can be a nest, and it is no attention, whose scores need not be stored in one nest
     (gir/flash_attention.py)."""
-    if any(stage.is_batch_invariant or stage.reduces_rows for stage in node.stages):
+    if not all(stage.is_per_task for stage in node.stages):
         return False
     is_attention = any(op.lowering.is_reduction for op in node.ops)
     if is_attention and not all(g.value(op.ins[1]).is_constant for op in node.ops if op.lowering.is_contraction):
         return False
-    return _fetches_anew(g, node, target)
+    return fetches_weights_anew(g, node, target)

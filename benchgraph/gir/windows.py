@@ -305,8 +305,9 @@ NOWHERE: Interval = (0, 0)
 def where_holds(condition: Expr, var: Var, size: int, ranges: Ranges) -> Interval:
     """The values of a variable, of 0 to `size`, for which a condition holds whatever the other variables are, if it is linear.
 
+    >>> from benchgraph.tir.build import index
     >>> i, t = Var("i"), Var("t")
-    >>> where_holds(Binary(BinOp.ge, add(i, t), Const(2)), i, 10, {"i": (0, 9), "t": (0, 2)})
+    >>> where_holds(Binary(BinOp.ge, add(i, t), index(2)), i, 10, {"i": (0, 9), "t": (0, 2)})
     (2, 10)
     """
     first, end = 0, size

@@ -60,7 +60,7 @@ class GemmNest:
 
     def _task(self) -> Stmt:
         """The stages of one task."""
-        stages = (s for s in self.node.stages if not (s.is_batch_invariant or s.is_packing or s.reduces_rows))
+        stages = (s for s in self.node.stages if s.is_per_task and not s.is_packing)
         return seq(*map(self._stage, stages))
 
     def _stage(self, stage: Stage) -> Stmt:

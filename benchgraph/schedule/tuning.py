@@ -74,9 +74,9 @@ def findings(path: Path, target: Target) -> tuple[Finding, ...]:
     try:
         need_no_device(path)
         stat = path.stat()
+        return _read(path, stat.st_mtime_ns, stat.st_size).get(machine_key(target), ())
     except OSError as bad:
         raise ParseError(f"cannot read the tuning file: {bad.strerror}", where=str(path), fix=_NAME) from bad
-    return _read(path, stat.st_mtime_ns, stat.st_size).get(machine_key(target), ())
 
 
 def forced_or_chosen(
@@ -134,11 +134,9 @@ def _plain(f: Finding) -> dict[str, object]:
 
 @lru_cache(maxsize=8)
 def _read(path: Path, mtime_ns: int, nbytes: int) -> dict[str, tuple[Finding, ...]]:
-    """By machine. The time of change and the size are only there to read again what has changed."""
+    """By machine. The time of change and the size are only there to read again what has changed. Raises ParseError, OSError."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as bad:
-        raise ParseError(f"cannot read the tuning file: {bad.strerror}", where=str(path), fix=_NAME) from bad
     except (ValueError, RecursionError) as bad:
         raise ParseError(f"is no JSON: {bad}", where=str(path), fix=_AGAIN) from bad
     if not isinstance(document, dict) or document.get("format") != FORMAT:

@@ -159,9 +159,7 @@ class _Parser(Tokens):
     def loop(self, kind: ir.LoopKind) -> ir.For:
         for word in kind.value.split()[1:]:
             self.expect(word)
-        var = ir.Var(self.take("word", "a loop variable"))
-        self.expect("in")
-        extent, together = self.expr(), 1
+        var, extent, together = self.variable_in(), self.expr(), 1
         if self.accept("unroll_jam"):
             self.expect("by")
             together = self.integer("how many iterations are computed together")

@@ -150,7 +150,7 @@ def _written(g: Graph, stages: Iterable[Stage]) -> set[int]:
 
 def _rows(g: Graph, node: FusedOp) -> Shape | None:
     """The extents of the nest's row axes, None when it has none or its stages differ."""
-    rows = {_rows_of(g, stage.ops) for stage in node.stages if not (stage.is_batch_invariant or stage.reduces_rows)}
+    rows = {_rows_of(g, stage.ops) for stage in node.stages if stage.is_per_task}
     return rows.pop() if len(rows) == 1 else None
 
 
@@ -187,7 +187,7 @@ def _by_reduction(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], t
         return None
     if k_group(g, kernel) > 1 and transposed_src_axes(g, kernel) is None:
         return None
-    if not shared <= _written(g, [s for s in first.stages if not (s.is_batch_invariant or s.reduces_rows)]):
+    if not shared <= _written(g, [stage for stage in first.stages if stage.is_per_task]):
         return None
     readers = [(op, port) for op in second.ops for port, v in enumerate(op.ins) if g.root(v) in shared]
     if any(op is not kernel or not _reduces_rows_of(g, first, kernel, port, rows) for op, port in readers):
