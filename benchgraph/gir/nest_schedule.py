@@ -141,16 +141,10 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
     if not stage.is_product:
         return stage
     op = stage.ops[0]
-    p, of_layout = product(g, op), columns_per_call(g, op, target)
-    given = chosen.tiling if chosen.tiling is not None and not stage.reduces_rows else None
-    has_makers = bool(packing_stages(node, stage))
-    is_in_place = given is not None and given.ks > 0 and not has_makers  # whose calls have all columns of a block, and post-ops fewer
-    nb = of_layout if given is None or (is_in_place and given.ns % of_layout == 0) else given.nb
-    *batch, m, n = p.call.outs[0].shape
-    k, mb = p.reduced[-1], m if stage.reduces_rows else chosen.mb
+    p, tiling, has_makers = product(g, op), _tiling(g, node, stage, chosen, target), bool(packing_stages(node, stage))
+    (*batch, m, n), k = p.call.outs[0].shape, p.reduced[-1]
+    mb, nb, ks, is_first = tiling.mb, tiling.nb, tiling.ks, tiling.panels_first
     anchors, anchor_why = choose_anchors(g, stage.ops, mb, target)
-    tiling = Tiling(mb, nb) if stage.reduces_rows else given or _blocks_of_rows(g, node, stage, Tiling(mb, nb), target)
-    ks, is_first = tiling.ks, tiling.panels_first
     prefetch = tiling.fetches if ks else prefetches_panels(g, node, stage, nb, target)
     unrolled = stage_nest(g, node, stage, target).kernel.dots if n > 1 and gemv_form(g, op) is Gemv.dot else 0
     kernel = replace(gemm_nest(p, target).kernel, k=ks or (chosen.mb if stage.reduces_rows else k))
@@ -192,18 +186,25 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
     return replace(stage, anchors=anchors, parameters=parameters)
 
 
+def _tiling(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, target: Target) -> Tiling:
+    """Of the only product what the nest's schedule says; of others the rows of a task, with calls as wide as the panels of their weights,
+    and blocks of least cost if they read their weights in such."""
+    nb = columns_per_call(g, stage.ops[0], target)
+    if stage.reduces_rows:
+        return Tiling(g.value(stage.ops[0].outs[0]).shape[-2], nb)
+    if (given := chosen.tiling) is not None:
+        is_in_place = given.ks > 0 and not packing_stages(node, stage)  # whose calls have all columns of a block, and post-ops fewer
+        return replace(given, nb=nb) if is_in_place and given.ns % nb == 0 else given
+    gemm = stage_nest(g, node, stage, target)
+    if gemm.blocks is None:
+        return Tiling(chosen.mb, nb)
+    return replace(Tiling.of(choose(alone(gemm), (nb,), target, may_spread=False, rows=(chosen.mb,)).schedule), nb=nb)
+
+
 def _rows_together(g: Graph, node: FusedOp, stage: Stage, target: Target) -> UnrollJam:
     """How many rows of a scheduled nest a stage reduces together."""
     nest = rows_nest(g, node, stage) or dot_nest(g, stage.ops[0])
     return NO_JAM if nest is None else rows_together(nest, target)
-
-
-def _blocks_of_rows(g: Graph, node: FusedOp, stage: Stage, tiling: Tiling, target: Target) -> Tiling:
-    """With blocks of least cost for the rows of a task, if the product of a stage reads its weights in such."""
-    gemm = stage_nest(g, node, stage, target)
-    if gemm.blocks is None:
-        return tiling
-    return Tiling.of(choose(alone(gemm), (tiling.nb,), target, may_spread=False, rows=(tiling.mb,)).schedule)
 
 
 def _in_score_blocks(stage: Stage, flash: FlashAttention, chosen: _Chosen) -> Stage:
