@@ -18,7 +18,7 @@ from benchgraph.schedule.limits import sums_stay_in_l1
 def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, target: Target) -> tuple[tuple[Anchor, ...], str]:
     """Anchors for a tunable op (ops[0]) and its post-ops, and why; '' where there is nothing to choose."""
     domain = domain_of(g, ops)
-    early = _before_reductions(g, domain, ops)
+    early = _before_reductions(domain, ops)
     feeds_reduction = any(op.lowering.is_reduction for op in ops[1:])
     prefer = Anchor.rows if feeds_reduction and sums_stay_in_l1(mb * domain.extents[-1], target) else Anchor.tile
     anchors = (Anchor.kernel, *(prefer if op in early else Anchor.rows for op in ops[1:]))
@@ -28,10 +28,10 @@ def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, target: Target) -> tu
 
 def has_tiled_post_ops(g: Graph, ops: tuple[Op, ...]) -> bool:
     """Whether all ops on the result of a tunable op (ops[0]), none of which reduces, can run on its tiles."""
-    return len(_before_reductions(g, domain_of(g, ops), ops)) == len(ops) - 1
+    return len(_before_reductions(domain_of(g, ops), ops)) == len(ops) - 1
 
 
-def _before_reductions(g: Graph, domain: Domain, ops: tuple[Op, ...]) -> frozenset[Op]:
+def _before_reductions(domain: Domain, ops: tuple[Op, ...]) -> frozenset[Op]:
     """The pointwise post-ops on full tiles that do not depend on a finished reduction."""
     late: set[int] = set()
     early: set[Op] = set()

@@ -43,7 +43,7 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
     if nests.is_used_beyond(first.outs, (i, j)):
         return None
     readers = [Reader(s, op, port) for s in second.stages for op in s.ops for port, v in enumerate(op.ins) if g.root(v) in shared]
-    if not all(reader.stage.is_packing or _is_wei(g, reader, target) for reader in readers):
+    if not all(reader.stage.is_packing or _is_wei(g, reader) for reader in readers):
         return None
     kernels = {id(product_after(second, reader.stage)): product_after(second, reader.stage) for reader in readers}
     (maker,) = first.stages
@@ -60,7 +60,7 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
     return replace(second, stages=one.stages) if is_alone or _pays(g, (first, second), one, maker, target) else None
 
 
-def _is_wei(g: Graph, reader: Reader, target: Target) -> bool:
+def _is_wei(g: Graph, reader: Reader) -> bool:
     """Whether the operand is wei of a product without batch entries and taps."""
     if reader.stage.reduces_rows or reader.port != 1 or not reader.op.lowering.is_contraction:
         return False

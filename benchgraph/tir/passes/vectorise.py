@@ -39,12 +39,12 @@ def vectorise(f: ir.Func, target: Target) -> ir.Func:
 
     def in_vectors(s: ir.For, ranges: Ranges) -> ir.Stmt | None:
         loop = loop_of(s, target, fills_lines=not multiplies) if s.kind is ir.LoopKind.serial else None
-        return None if loop is None else _vectors(loop, target, taken)
+        return None if loop is None else _vectors(loop, taken)
 
     return with_body(f, map_loops(f.body, in_vectors))
 
 
-def _vectors(loop: Loop, target: Target, taken: set[str]) -> ir.Stmt:
+def _vectors(loop: Loop, taken: set[str]) -> ir.Stmt:
     """The vector form of a loop: accumulators, full vectors, a masked remainder, and the reduction of the accumulators."""
     lanes, copies = loop.lanes, _copies(loop)
     accs = [[_accumulator(r, k, lanes, taken) for k in range(copies)] for r in loop.reductions]
