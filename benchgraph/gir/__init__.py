@@ -19,7 +19,7 @@ nest_graph.py           fused ops as a graph: borders, order, merging pairs
 product.py              a contraction as a product: its axes in the buffers of its operands
 gemv.py                 products of one column, or of few rows by weights stored by columns
 gemm_nest.py            a product as the nest that its schedule is chosen for
-elements.py             what other nests without a product access, and the nest that their schedule is chosen for
+elements.py             what other nests without a product access, their schedule, and inputs that nests beside each other share
 windows.py              where taps of windows count, what neighbours share, and the nest that their schedule is chosen for
 padding.py              which terms of sums are products with padding
 batch_invariants.py     what a nest computes once per batch entry

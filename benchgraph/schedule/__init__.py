@@ -17,5 +17,5 @@ window.py       windows: their nest, and the schedules that it can have
 window_cost.py  the time of a scheduled window nest, and the schedule of least cost
 elements.py     other nests without a product: what they access, and the schedules that they can have
 elements_cost.py  the time of such a scheduled nest, and the schedule of least cost
-tuning.py       tuning files: schedules of nests, by machine
+tuning.py       tuning files: schedules of nests, by machine, which go before those of least cost
 """

@@ -27,7 +27,8 @@ _SIGNS = "or", "and", "== != < <= > >=", "+ -", "* / // %"  # from loosest to ti
 PRECEDENCE = {ir.BinOp(sign): level for level, signs in enumerate(_SIGNS, 1) for sign in signs.split()}
 SUM, _UNARY = PRECEDENCE[ir.BinOp.add], len(_SIGNS) + 1
 _ATOM = _UNARY + 1
-_TIGHT = {ir.BinOp.mul, ir.BinOp.floordiv, ir.BinOp.mod}  # set without blanks between variables
+_TIGHT = frozenset({ir.BinOp.mul, ir.BinOp.floordiv, ir.BinOp.mod})  # set without blanks between variables
+_OF_INDICES = _TIGHT | {ir.BinOp.add, ir.BinOp.sub}
 FUNC_SYNTAX = "name", "params", "body", "inplace", "shared_bytes", "thread_bytes"  # all other fields are `name=value`
 BRGEMM_AXES = ("m", "k"), ("k", "n"), ("m", "n")  # rows and columns of src, wei and acc
 PACK_AXES = "k", "n"
@@ -168,7 +169,7 @@ def _is_short(e: ir.Expr) -> bool:
         case ir.Const():
             return e.dtype is ir.INDEX
         case ir.Binary():
-            return e.op in _TIGHT | {ir.BinOp.add, ir.BinOp.sub} and _is_short(e.a) and _is_short(e.b)
+            return e.op in _OF_INDICES and _is_short(e.a) and _is_short(e.b)
     return False
 
 
