@@ -217,6 +217,7 @@ class FusedOp:
         return tuple(op for stage in self.stages for op in stage.ops)
 
     @property
+    @memoised
     def row_products(self) -> tuple[Stage, ...]:
         """The stages of products that iterate over the nest's rows."""
         return tuple(stage for stage in self.stages if stage.is_product and not stage.reduces_rows)
