@@ -295,7 +295,7 @@ def relu(id: int, src: int, dst: int) -> dict[str, object]:
 
 
 BAD = {
-    "not JSON": ("{", r"not JSON: line 1, column 2: .*; mend the text there, or dump the graph again"),
+    "not JSON": ("{", r"not JSON: line 1, column 2: .*; mend the text there, or dump or import the graph again"),
     "empty file": ("", r"the file is empty; a graph has at least one op"),
     "unknown op kind": ([op(3, "Relu", [tensor(0, [4])], [tensor(1, [4])])], r"op 3: Relu: unknown op kind 'Relu'; did you mean 'ReLU'\?"),
     "unknown attribute": (

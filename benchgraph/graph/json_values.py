@@ -44,9 +44,8 @@ def text_of(path: Path) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as bad:
-        raise InvalidArguments(
-            f"cannot read the file: not UTF-8 text: byte {bad.start}", fix="save it as UTF-8; models (.onnx, .pt2) run with --model"
-        ) from bad
+        fix = "save it as UTF-8; if it is a model, name it .onnx or .pt2 and run it with --model"
+        raise InvalidArguments(f"cannot read the file: not UTF-8 text: byte {bad.start}", fix=fix) from bad
 
 
 @dataclass(frozen=True)
@@ -121,4 +120,4 @@ def _parse_with_bare_numbers(text: str, first: json.JSONDecodeError) -> object:
             at = second.pos - next((n for end, n in reversed(replacements) if end <= second.pos), 0)
             bad = json.JSONDecodeError(second.msg, text, at)
     what = f"not JSON: line {bad.lineno}, column {bad.colno}: {bad.msg.removesuffix(' at')}"
-    raise ParseError(what, fix="mend the text there, or dump the graph again")
+    raise ParseError(what, fix="mend the text there, or dump or import the graph again")

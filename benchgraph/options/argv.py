@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchgraph.core.errors import InvalidArguments, ParseError, UsageError, did_you_mean
-from benchgraph.core.files import real
+from benchgraph.core.files import is_file, real
 from benchgraph.core.remarks import remark
 from benchgraph.options.batch import Lookup, Word, drivers_with, tokenize
 from benchgraph.options.knobs import INERT, Globals, Knob, knobs_of
@@ -39,6 +39,7 @@ from benchgraph.results.result import Shard
 
 CONTROLS = ("--driver", "--batch", "--reset")
 MATCH = "--match"
+CASE_FILES = {".json": "graph", ".onnx": "model", ".pt2": "model"}  # suffix -> the driver whose cases such files are
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,15 @@ class _State:
     unused: dict[str, Word] = field(default_factory=dict)
 
     @property
+    def _program(self) -> str:
+        return f"benchgraph {self.command}".strip()
+
+    @property
     def case(self) -> str:
         """How a case is written for the present driver, for error messages."""
         if self.driver is None or self.driver.reads_files:
             return f"{TRIGGER} FILE"
-        return f"a descriptor, as {self.driver.examples[0].rpartition(' ')[2]}"
+        return f"a descriptor, as {self.driver.example}"
 
     def pending_cases(self) -> list[_PendingCase]:
         """The cases with all options that apply to them. Raises UsageError for options that no case follows."""
@@ -187,7 +192,7 @@ class _State:
             raise UsageError("unknown option", where=where, fix=f"it is one of {', '.join(owners)}")
         drivers = [f"--{d}" for d in names("drivers")]
         near = did_you_mean(option, [*CONTROLS, *knobs_of(Globals), *local, *self._inert, *drivers, "--help", "--version"])
-        raise UsageError("unknown option", where=where, fix=near or f"see '{' '.join(('benchgraph', self.command)).strip()} --help'")
+        raise UsageError("unknown option", where=where, fix=near or f"see '{self._program} --help'")
 
     def _is_of_driver(self, option: str) -> bool:
         return any(option in knobs_of(load_driver(d).knobs) for d in names("drivers"))
@@ -291,10 +296,20 @@ class _State:
             unusable = bad
         except ValueError as bad:
             what, _, fix = str(bad).partition("; ")
-            unusable = InvalidArguments(what, where=text, fix=fix)
+            unusable = self._misplaced_file(text) or InvalidArguments(what, where=text, fix=fix)
         self.knobs["case"] = (case,)
         self.cases.append(_PendingCase(self.driver, option, file, unusable, dict(self.globals), dict(self.knobs), self.match))
         self.late_globals, self.late_knobs, self.unused = set(), set(), {}
+
+    def _misplaced_file(self, text: str) -> InvalidArguments | None:
+        """The error for a file's name where a problem descriptor is due; None for other words."""
+        assert self.driver is not None
+        name, owner = self.driver.name, CASE_FILES.get(Path(text).suffix.lower())
+        if owner is None and not is_file(Path(text)):
+            return None
+        word = f"{TRIGGER}={text}" if owner else f"--batch={text}"
+        fix = f"write: {self._program} --{owner or name} {shell_word(word)}"
+        return InvalidArguments(f"a file, and the cases of --{name} are descriptors, as {self.driver.example}", where=text, fix=fix)
 
 
 def _expanded(pending: _PendingCase, first: int) -> list[Problem]:
@@ -337,6 +352,9 @@ def _content(path: Path) -> str:
         raise UsageError(f"cannot read the batch file: {bad.strerror}", where=str(path), fix="name another one") from bad
     if text.startswith("\ufeff"):
         raise UsageError("the file begins with a byte order mark", where=str(path), fix="save it as UTF-8 without one")
+    if text.lstrip().startswith("{"):
+        fix = f"run a case by: benchgraph --graph {shell_word(f'{TRIGGER}={path}')}"
+        raise UsageError("no batch file: it is JSON", where=str(path), fix=fix)
     if "\0" in text:
         raise UsageError("no batch file: it holds bytes that are no text", where=str(path), fix="name a file of options")
     return text

@@ -69,6 +69,11 @@ class Driver:
         return self.inputs or self.name
 
     @property
+    def example(self) -> str:
+        """The case of its first example."""
+        return self.examples[0].rpartition(" ")[2]
+
+    @property
     def reads_files(self) -> bool:
         return not knobs_of(self.knobs)[TRIGGER].bare
 

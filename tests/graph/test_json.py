@@ -255,7 +255,8 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InvalidArguments, match="not UTF-8 text"):
+    remedy = r"if it is a model, name it \.onnx or \.pt2 and run it with --model$"
+    with pytest.raises(InvalidArguments, match=f"not UTF-8 text: byte 0; save it as UTF-8; {remedy}"):
         load(tmp_path / "x.json")
 
 

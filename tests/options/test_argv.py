@@ -7,7 +7,9 @@ import pytest
 
 from benchgraph.core.errors import InvalidArguments, UsageError
 from benchgraph.harness.command_words import select_cases
-from benchgraph.options.argv import parse
+from benchgraph.importers.model import MODEL_SUFFIXES
+from benchgraph.options.argv import CASE_FILES, parse
+from benchgraph.options.plugins import load_driver, names
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import Shard
 
@@ -390,6 +392,42 @@ def test_a_missing_case_waits_for_its_turn() -> None:
     (problem,) = parse(["--graph", "--case=paper/mlp1.json"]).problems
     with pytest.raises(InvalidArguments, match=r"paper/mlp1\.json: no such file; did you mean 'paper/mlp_1\.json'"):
         problem.graph()
+
+
+def test_a_file_where_a_descriptor_is_due_is_told_how_to_run(tmp_path: Path) -> None:
+    """Whether it exists or not: by its suffix; another file that exists is taken for a batch."""
+    batch = tmp_path / "my batch"
+    batch.touch()
+    commands = {
+        "mlp.json": "--graph --case=mlp.json",
+        "a b.JSON": "--graph '--case=a b.JSON'",
+        "r.onnx": "--model --case=r.onnx",
+        "r.pt2": "--model --case=r.pt2",
+    }
+    for name in (n for n in names("drivers") if not load_driver(n).reads_files):
+        for text, command in (commands | {str(batch): f"--{name} '--batch={batch}'"}).items():
+            (problem,) = parse([f"--{name}", f"--case={text}"]).problems
+            with pytest.raises(InvalidArguments) as bad:
+                problem.graph()
+            what = f"a file, and the cases of --{name} are descriptors, as {load_driver(name).example}"
+            assert str(bad.value) == f"{text}: {what}; write: benchgraph {command}"
+
+
+def test_a_misplaced_file_is_told_how_to_run_by_the_same_command() -> None:
+    (problem,) = parse(["--matmul", "mlp.json"], command="show").problems
+    with pytest.raises(InvalidArguments, match=r"; write: benchgraph show --graph --case=mlp\.json$"):
+        problem.graph()
+
+
+def test_the_files_that_are_cases_are_those_that_models_are_read_from() -> None:
+    assert set(CASE_FILES) == set(MODEL_SUFFIXES)
+
+
+def test_a_json_file_is_no_batch_file(tmp_path: Path) -> None:
+    (tmp_path / "mlp.json").write_text('{"graph": []}')
+    with pytest.raises(UsageError) as bad:
+        parse(["--graph", f"--batch={tmp_path}/mlp.json"])
+    assert str(bad.value) == f"{tmp_path}/mlp.json: no batch file: it is JSON; run a case by: benchgraph --graph --case={tmp_path}/mlp.json"
 
 
 def test_a_missing_batch_file_ends_it(tmp_path: Path) -> None:
