@@ -36,7 +36,7 @@ from benchgraph.runtime.executable_cache import CacheEntry
 from benchgraph.runtime.jit import prepared_linker
 from benchgraph.runtime.profiled import ProfiledExecutable
 from benchgraph.runtime.serialise import from_bytes, to_bytes
-from benchgraph.schedule.tuning import tuned
+from benchgraph.schedule.tuning import take, taken, tuned
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import Func, Module, Tensor
 from benchgraph.tir.text import print_tir
@@ -87,6 +87,7 @@ class Order:
         made = compile_anew(self.partition, self.target, self.open_outputs, time.perf_counter() - self.spent_s)
         if self.cache_entry is not None:
             self.cache_entry.save(to_bytes(made.unlinked))
+        take(made.prescribed)
         return made
 
     def take(self, made: bytes, seconds: float) -> Executable:
@@ -99,6 +100,7 @@ class Order:
 def named(executable: Executable, partition: Partition, *, took_s: float | None = None) -> Executable:
     """The executable of a partition that asks for the same work, with the border tensors of this one in its messages. took_s: another
     compile_s."""
+    take(executable.prescribed)
     return executable.with_names(*_names(partition), executable.compile_s if took_s is None else took_s)
 
 
@@ -140,7 +142,7 @@ def compile_anew(partition: Partition, target: Target, open_outputs: Collection[
     for unit in made.units:
         observe(LLVM_OPT, partial(unit.optimized_ir, target.isa), 0.0)
         observe(ASSEMBLY, partial(unit.assembly, target.isa), 0.0)
-    return Executable(code, made.module, made.signature, compile_s=time.perf_counter() - begin, layouts=made.layouts)
+    return Executable(code, made.module, made.signature, time.perf_counter() - begin, made.layouts, made.prescribed)
 
 
 def compile_profiled(partition: Partition, target: Target) -> ProfiledExecutable:
@@ -170,7 +172,8 @@ def translate(
     g = from_partition(partition, open_outputs)
     observe(GIR, lambda: print_gir(g), 0.0)
     off = partition.options.off
-    lowered = lower(scheduled(g, partition, target, observe))
+    with taken() as nests:
+        lowered = lower(scheduled(g, partition, target, observe))
     done = list[Func]()
 
     def functions() -> Iterator[Func]:
@@ -186,7 +189,8 @@ def translate(
             yield text
 
     units = all_kept(texts(), target.isa)
-    return UnlinkedExecutable(units, Module(*done), _signature(partition, g, lowered), lowered.layouts, target.isa)
+    signature = _signature(partition, g, lowered)
+    return UnlinkedExecutable(units, Module(*done), signature, lowered.layouts, target.isa, tuple(sorted(nests)))
 
 
 def scheduled(g: Graph, partition: Partition, target: Target, observe: Observer = lambda *_: None) -> Graph:

@@ -30,6 +30,7 @@ progress.py        progress, reported to a watcher
 printable.py       text from outside made safe for a line of output
 git.py             questions to git
 files.py           files that a user names
+json_objects.py    objects of JSON files, and keys that they have twice
 free_memory.py     how much memory is free
 pages.py           fresh pages of memory
 gc_pause.py        compiling without garbage collection

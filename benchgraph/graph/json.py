@@ -27,11 +27,12 @@ from benchgraph import ops
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import GRAPH_DTYPES
 from benchgraph.core.errors import BenchgraphError, NoSuchOpKind, ParseError, did_you_mean, within
+from benchgraph.core.json_objects import Doubled
 from benchgraph.core.printable import quoted, shortened
 from benchgraph.core.tensor import MAX_NDIMS, UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph.check import check, check_consistent
 from benchgraph.graph.ir import Graph, Op
-from benchgraph.graph.json_values import Doubled, Long, parse, text_of
+from benchgraph.graph.json_values import Long, parse, text_of
 from benchgraph.ops.ranges import F32_FIX, overflows
 
 ENGINE_KINDS = ("cpu", "gpu", "any")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF8
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchgraph.core.errors import InvalidArguments, ParseError
+from benchgraph.core.json_objects import pairs
 
 MOST_DIGITS = 1000  # of an integer that is parsed; 64 bits have 20
 MOST_BYTES = 64 << 20  # of a file: ten times a dump of 10,000 ops
@@ -55,21 +55,6 @@ class Long:
     digits: str
 
 
-class Doubled(dict[str, object]):
-    """An object with a duplicate key."""
-
-    key: str
-
-
-def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    values = dict(pairs)
-    if len(values) == len(pairs):
-        return values
-    doubled = Doubled(values)
-    doubled.key = Counter(key for key, _ in pairs).most_common(1)[0][0]
-    return doubled
-
-
 def _whole(digits: str) -> int | Long:
     return int(digits) if len(digits) < MOST_DIGITS else Long(digits)
 
@@ -78,11 +63,11 @@ def _values(text: str) -> object:
     """JSON as Python values. Raises JSONDecodeError, and ParseError for too deep nesting."""
     try:
         try:
-            return json.loads(text, strict=False, object_pairs_hook=_pairs)
+            return json.loads(text, strict=False, object_pairs_hook=pairs)
         except json.JSONDecodeError:
             raise
         except ValueError:  # an integer of thousands of digits
-            return json.loads(text, strict=False, object_pairs_hook=_pairs, parse_int=_whole)
+            return json.loads(text, strict=False, object_pairs_hook=pairs, parse_int=_whole)
     except RecursionError:
         raise ParseError("brackets nest too deep in it", fix="those of a graph nest at most seven deep") from None
 

@@ -7,6 +7,7 @@ contenders.py           what a case compares: libraries under policies
 bound.py                a compiled partition bound to memory, and executed
 inputs.py               data of a case's inputs, by mode and option
 user_data.py            data of the user's
+tuning_rows.py          what became of tuning files
 verdict.py              compares outputs with the reference: right, wrong, or proving nothing
 saved_failures.py       --save-failures: a folder per failed case
 implementations.py      what each contender ran on; --check-ref-impl

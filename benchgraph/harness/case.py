@@ -32,6 +32,7 @@ from benchgraph.harness.partitioning import WrongCount, compile_all, described, 
 from benchgraph.harness.saved_failures import save_evidence, save_unrun
 from benchgraph.harness.simulate import simulate
 from benchgraph.harness.timing import measure
+from benchgraph.harness.tuning_rows import noted
 from benchgraph.harness.verdict import Verdict, compare_outputs, differences
 from benchgraph.library.protocol import Compiled
 from benchgraph.measure.phases import phase, timed
@@ -42,6 +43,7 @@ from benchgraph.present.show.picture import sketch
 from benchgraph.reference import evaluate
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import CaseResult, Result, Status
+from benchgraph.schedule.tuning import taken
 
 Log = Callable[[str], None]
 
@@ -66,7 +68,9 @@ def run_case(problem: Problem, bench: Bench, log: Log) -> CaseResult:
     with timed(bench.clock) as phases:
         try:
             with settings_of(problem):
-                result = _result(problem, bench, log)
+                with taken() as nests:
+                    result = _result(problem, bench, log)
+                result = noted(result, nests)
         except Exception as error:
             if level:
                 log(printable_lines(traceback.format_exc().rstrip()))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 import click
 
+from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.core.progress import begin_item
 from benchgraph.harness.interrupt import awaiting, code_of, interruption_text
@@ -128,10 +129,19 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, elsewhere: Elsewhere |
     if len(results.cases) < len(line.problems):
         click.echo(f"{why} after {len(results.cases)} of {len(line.problems)} cases")
     summarise(line.globals, results, phases)
+    _say_unused_rows(line.problems, results)
     if stopped:
         return RunOutcome(code_of(stopped))
     is_good = not _has_unwanted(line.globals, results) and reported and recorded
     return RunOutcome(results.exit_code if is_good else ExitCode.failed, results.failures)
+
+
+def _say_unused_rows(problems: Sequence[Problem], results: ResultSet) -> None:
+    if config().tuning or any(p.globals.tuning for p in problems):
+        from benchgraph.harness.tuning_rows import unused
+
+        for text in unused(problems, results.cases):
+            warn(text)
 
 
 def _has_unwanted(settings: Globals, results: ResultSet) -> bool:

@@ -46,13 +46,14 @@ class Signature:
 
 @dataclass(frozen=True)
 class UnlinkedExecutable:
-    """An executable that is not linked into a process. known_init_digest: `init_digest`, where known."""
+    """An executable that is not linked into a process. prescribed: as in `Executable`. known_init_digest: `init_digest`, where known."""
 
     units: tuple[Unit, ...]
     module: Module
     signature: Signature
     layouts: tuple[Layout, ...]
     isa: Isa
+    prescribed: tuple[str, ...] = ()
     known_init_digest: str = ""
 
     @property
@@ -69,8 +70,8 @@ class Executable:
     keeps the input arrays alive, so that no other array gets the same address.
 
     inplace: (input, output) positions that may be bound to the same memory. scratchpad_bytes: of a user's memory, of any alignment, for the
-    temporaries of one execution. layouts: of the outputs; the buffer of a blocked one has its physical shape. is_warm: it was read from
-    disk. init_digest: given if the functions of the module have no bodies.
+    temporaries of one execution. layouts: of the outputs; the buffer of a blocked one has its physical shape. prescribed: its nests, as
+    text, whose schedules were. is_warm: it was read from disk. init_digest: given if the functions of the module have no bodies.
     """
 
     def __init__(
@@ -80,12 +81,13 @@ class Executable:
         signature: Signature,
         compile_s: float,
         layouts: tuple[Layout, ...] = (),
+        prescribed: tuple[str, ...] = (),
         *,
         init_digest: str = "",
         is_warm: bool = False,
     ) -> None:
         self.code, self.module, self.signature, self.compile_s, self.layouts = code, module, signature, compile_s, layouts
-        self.is_warm = is_warm
+        self.prescribed, self.is_warm = prescribed, is_warm
         self._init_digest = init_digest
         self.main: Any = _ENTRY(code.address(module.main.name))
         self._init: Any = None if module.init is None else _ENTRY(code.address(module.init.name))
@@ -165,7 +167,8 @@ class Executable:
     @property
     def unlinked(self) -> UnlinkedExecutable:
         """The parts that another process can link."""
-        return UnlinkedExecutable(self.code.units, self.module, self.signature, self.layouts, self.code.isa, self._init_digest)
+        units, isa = self.code.units, self.code.isa
+        return UnlinkedExecutable(units, self.module, self.signature, self.layouts, isa, self.prescribed, self._init_digest)
 
     def initialise(self, constants: Constants, inputs: Sequence[Array], temporaries: Temporaries) -> None:
         """Run init unless it has run for these constants; a second caller waits for the first."""

@@ -28,7 +28,7 @@ from benchgraph.runtime.serialise import from_bytes
 from benchgraph.runtime.source_digest import compiler_digest
 
 EXECUTABLE = "executable"  # kind of file
-FORMAT = 3  # of serialise.py
+FORMAT = 4  # of serialise.py
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ def to_bytes(e: UnlinkedExecutable) -> bytes:
         "has_literal": [data is not None for data in literals],
         "init_inputs": s.init_inputs,
         "layouts": [(layout.order, layout.blocks) for layout in e.layouts],
+        "prescribed": e.prescribed,
         "init_digest": e.init_digest,
         "units": len(e.units),
         "sections": [len(data) for data in sections],
@@ -79,8 +80,9 @@ def from_bytes(data: bytes, target: Target, begin: float, *, is_warm: bool = Tru
     )
     module = Module(_func(d["main"], tensors), None if d["init"] is None else _func(d["init"], tensors))
     layouts = tuple(Layout(tuple(order), tuple((axis, size) for axis, size in blocks)) for order, blocks in d["layouts"])
-    code = link_to_runtime(units, target)
-    return Executable(code, module, signature, time.perf_counter() - begin, layouts, init_digest=d["init_digest"], is_warm=is_warm)
+    code, prescribed = link_to_runtime(units, target), tuple(d["prescribed"])
+    took_s = time.perf_counter() - begin
+    return Executable(code, module, signature, took_s, layouts, prescribed, init_digest=d["init_digest"], is_warm=is_warm)
 
 
 def _inflated(text: bytes) -> str:

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from benchgraph.candidates import candidates
 from benchgraph.cli import main
+from benchgraph.core.config import override
 from benchgraph.core.errors import ParseError
 from benchgraph.core.options import Forced
 from benchgraph.graph.build import GraphBuilder
@@ -23,7 +24,7 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.command_words import select_cases
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
-from benchgraph.machine.target import current
+from benchgraph.machine.target import ISAS, current
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.schedule.primitives import Schedule, parse
@@ -289,6 +290,11 @@ def document(**changes: object) -> str:
     return json.dumps(whole | {k: v for k, v in changes.items() if k in whole})
 
 
+def with_row(**more: object) -> str:
+    row = {"schedule": FINDING.forced.schedule, "ratio": 1.25} | more
+    return document(machines={"any": {NEST: row}})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -306,6 +312,13 @@ def document(**changes: object) -> str:
         (document(ratio=None), "'schedule' is no text or 'ratio' no positive number"),
         (document(ratio=10**400), "'schedule' is no text or 'ratio' no positive number"),
         (document(ratio=float("nan")), "'schedule' is no text or 'ratio' no positive number"),
+        (with_row(rato=3), f"'{NEST}': no key 'rato'; did you mean 'ratio'?"),
+        (with_row(comment="x"), f"'{NEST}': no key 'comment'; leave it out; the keys here are schedule, ratio"),
+        (document().replace('"ratio"', '"schedule": "order m", "ratio"'), f"'{NEST}': 'schedule' is there twice; leave one of them out"),
+        (document().replace(f'"{NEST}"', f'"{NEST}": {{}}, "{NEST}"'), f"'any': '{NEST}' is there twice; leave one of them out"),
+        (document().replace('"any"', '"any": {}, "any"'), "'machines': 'any' is there twice; leave one of them out"),
+        (document().replace('"version"', '"version": 1, "version"'), "'version' is there twice; leave one of them out"),
+        (json.dumps(json.loads(document()) | {"machine": {}}), "no key 'machine'; did you mean 'machines'?"),
     ],
 )
 def test_a_broken_file_is_one_clear_line_before_any_case_runs(text: str, message: str, tmp_path: Path) -> None:
@@ -349,6 +362,74 @@ def test_later_runs_take_the_findings(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, [f"--tuning={file}", "--matmul", "--bia-dt=f32", "--attr-post-ops=relu", "24x13:13x40"])
     assert result.exit_code == 0, result.output
     assert f"--tuning={file}" in result.output
+
+
+def told(*words: str, file: Path, options: Sequence[str] = ("--bia-dt=f32", "--attr-post-ops=relu")) -> tuple[list[str], list[str]]:
+    """Run a product: the notes that its reports have, and what stderr says of tuning."""
+    report = file.with_name("run.json")
+    result = CliRunner().invoke(main, [f"--report=json:{report}", *words, "--matmul", *options, "24x13:13x40"])
+    notes = [note for case in json.loads(report.read_text())["cases"] for note in case["notes"]]
+    return notes, [line for line in result.stderr.splitlines() if "no row of it was used" in line]
+
+
+@pytest.mark.parametrize("mode", ["C", "I", "B", "S"])
+def test_a_case_notes_the_rows_that_it_took_and_nothing_is_said_at_the_end(mode: str, tmp_path: Path) -> None:
+    """Also where the disk has the code: the second run compiles nothing."""
+    file = tmp_path / "t.json"
+    store(file, current(), [FINDING, Finding(forced("f32:f32 2x3x4 constant", 1, 1), 1.5)])
+    with override(cache_dir=str(tmp_path / "cache"), disk_cache_capacity=8):
+        for _ in range(2):
+            assert told(f"--mode={mode}", f"--tuning={file}", file=file) == ([f"1 nest scheduled by {file}"], [])
+
+
+def test_a_row_that_a_worker_process_took_is_noted(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    store(file, current(), [FINDING])
+    assert told("--jobs=1", f"--tuning={file}", file=file) == ([f"1 nest scheduled by {file}"], [])
+
+
+def test_one_row_that_one_case_takes_is_enough(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    store(file, current(), [FINDING])
+    notes, said = told(f"--tuning={file}", "--matmul", "2x3:3x4", file=file)
+    assert (notes, said) == ([f"1 nest scheduled by {file}"], [])
+
+
+def test_a_file_of_which_no_row_was_used_is_said_once_with_the_reason(tmp_path: Path) -> None:
+    file, here = tmp_path / "t.json", current()
+    remedy = f"; `benchgraph tune --store={file}` with these cases adds rows"
+    begin = f"benchgraph: --tuning: {file}: no row of it was used: "
+
+    def check(reason: str, *words: str, **options: Sequence[str]) -> None:
+        assert told(f"--tuning={file}", *words, file=file, **options) == ([], [begin + reason])
+
+    file.write_text(json.dumps({"format": "benchgraph-tuning", "version": 3, "machines": {}}))
+    check(f"it has no row{remedy}")
+    store(file, here, [FINDING])
+    check(f"its 1 row for this machine is for no nest of these cases{remedy}", "--matmul", "2x3:3x4", options=("--dt=bf16",))
+    more = here.cores + 1
+    check(f"its rows are for {threads(here.cores)}; here: {threads(more)}{remedy}", f"--threads={more}")
+    store(file, replace(here, isa=ISAS["portable"], cores=7), [FINDING])
+    nearest = f"the nearest of its rows are for {threads(here.cores)}; here: {threads(more)}"
+    check(f"{nearest}{remedy}", f"--threads={more}")
+
+
+def threads(n: int) -> str:
+    return f"{n} thread{'s' if n > 1 else ''}"
+
+
+def test_nothing_is_said_of_rows_where_nothing_was_compiled(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    store(file, replace(current(), cores=99), [FINDING])
+    assert told("--mode=L", f"--tuning={file}", file=file) == ([], [])
+
+
+def test_a_file_of_the_environment_is_named_by_its_variable(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    store(file, replace(current(), cores=99), [FINDING])
+    with override(tuning=str(file)):
+        (line,) = told(file=file)[1]
+    assert line.startswith(f"benchgraph: BENCHGRAPH_TUNING: {file}: no row of it was used: its rows are for 99 threads; here: ")
 
 
 POOL = "mb1ic16_ih8oh8kh3sh1ph1"
