@@ -98,11 +98,11 @@ def _softplus(d: Draft, src: LogicalTensor, beta: float, threshold: float) -> Lo
 
 
 def _clamp(d: Draft, src: LogicalTensor, min: float | None = None, max: float | None = None) -> LogicalTensor:
-    """NaN stays, and a missing bound is infinite."""
+    """NaN stays, a missing bound is infinite, and with both the wrong way round everything becomes max."""
     low, high = -math.inf if min is None else float(min), math.inf if max is None else float(max)
     if math.isnan(low) or math.isnan(high):
         raise Unmapped("a bound that is NaN")
-    return d.op("Clamp", src, min=low, max=high)
+    return d.op("Clamp", src, min=low if low < high else high, max=high)
 
 
 def _extreme(kind: str) -> Row:

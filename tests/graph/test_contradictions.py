@@ -154,7 +154,7 @@ def test_attributes_are_held_to_the_range_of_their_row() -> None:
     finite, steps = "give it finite numbers", "give it sizes of 1 or more"
 
     def holds(kind: str, name: str, value: object, message: str, more: Fields) -> None:
-        ins = 2 if kind.startswith("Conv") else 1
+        ins = 2 if kind.startswith("Conv") or kind in ("InterpolateBackward", "SoftPlusBackward") else 1
         out_of_range(kind, ins, name, value, message, **{"dtype": DType.s8 if kind == "Dequantize" else DType.f32, **more})
 
     conv: Fields = {k: v for k, v in window.items() if k != "kernel"} | {"dilations": (1, 1)}
@@ -174,14 +174,47 @@ def test_attributes_are_held_to_the_range_of_their_row() -> None:
         ("ConvolutionBackwardData", "output_padding", (-1, 0), "give it dims of 0 or more", conv),
         ("ConvolutionBackwardWeights", "weights_shape", (-1,) * 4, "give it dims of 0 or more", conv),
         ("AvgPoolBackward", "src_shape", (1, 8, 8, -4), "give it dims of 0 or more", {**window, "exclude_pad": True}),
+        *[
+            ("ConvolutionBackwardData", "dst_shape", shape, "there are 4 dims; give it one number per dim", conv)
+            for shape in ((8,), (8,) * 5)
+        ],
+        ("ConvolutionBackwardData", "output_padding", (1,) * 3, "where there are 2 spatial dims; give it one number per spatial dim", conv),
+        ("ConvolutionBackwardWeights", "weights_shape", (3, 3, 8), "where there are 4 dims", conv),
+        ("AvgPoolBackward", "src_shape", (1, 8, 8), "where there are 4 dims", {**window, "exclude_pad": True}),
+        ("Interpolate", "sizes", (4,), "where there are 2 spatial dims", {"mode": "nearest"}),
+        ("InterpolateBackward", "scales", (1.0,) * 3, "where there are 2 spatial dims", {"mode": "nearest"}),
         ("Interpolate", "sizes", (-4, 4), "give it dims of 0 or more", {"mode": "nearest"}),
         *[("Interpolate", "scales", (1.0, s), "give it finite numbers above 0", {"mode": "nearest"}) for s in (0.0, -1.0, nan)],
         ("SoftPlus", "beta", 0.0, "finite numbers other than 0", {}),
         ("Clamp", "min", nan, "give it numbers, of which NaN is none", {"max": 1.0}),
+        *[(kind, "alpha", nan, "give it numbers, of which NaN is none", {"beta": 1.0}) for kind in ("Elu", "LeakyReLU", "HardSigmoid")],
+        *[(kind, "beta", nan, "give it numbers, of which NaN is none", {"alpha": 1.0}) for kind in ("HardSigmoid", "SoftPlusBackward")],
         ("SoftMax", "axis", 2**63, "give it integers of 64 bits", {}),
         ("LayerNorm", "epsilon", -1.0, "give it finite numbers of 0 or more", {"use_affine": False, "keep_stats": False}),
     ]
     all_hold(holds, {f"{kind} {name} {i}": (kind, name, *rest) for i, (kind, name, *rest) in enumerate(rows)})
+
+
+def test_attributes_that_contradict_each_other_are_refused() -> None:
+    inf = float("inf")
+
+    def illegal(kind: str, attrs: Fields, message: str) -> None:
+        with pytest.raises(InvalidGraphOp) as bad:
+            check_op(kind, Attrs(attrs), ((DType.f32, (4,)),) * (1 + kind.endswith("Backward")), (DType.f32,))
+        assert str(bad.value) == message
+
+    wrong = "attribute 'min' is {}, and 'max' {}; give a min of at most max"
+    cases = {
+        f"{kind} {least}": (kind, {"min": least, "max": most}, wrong.format(least, most))
+        for kind in ("Clamp", "ClampBackward")
+        for least, most in ((2.0, 1.0), (inf, 0.0), (0.0, -inf))
+    }
+    elu = "attribute 'alpha' is -1.5, with which dst does not tell src; give it 0 or more, or set use_dst to false"
+    all_hold(illegal, cases | {"elu": ("EluBackward", {"alpha": -1.5}, elu)})
+    f32 = (DType.f32, (4,))
+    for limit in (-inf, 0.0, inf):
+        check_op("Clamp", Attrs(min=limit, max=limit), (f32,), (DType.f32,))
+    check_op("EluBackward", Attrs(alpha=-1.5, use_dst=False), (f32, f32), (DType.f32,))
 
 
 def test_contradictions_are_refused_before_overrides_could_hide_them(tmp_path: Path) -> None:

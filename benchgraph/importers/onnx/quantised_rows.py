@@ -64,7 +64,7 @@ def _saturated(d: Draft, x: LogicalTensor, dtype: DType, scales: tuple[float, ..
     """x within the range of an 8-bit float, beyond which Quantize gives infinity or NaN."""
     if len(set(scales)) != 1:
         raise Unmapped("8-bit floats that saturate, by several scales")
-    least, most = (bound * scales[0] for bound in dtype.range)
+    least, most = sorted(bound * scales[0] for bound in dtype.range)
     return d.op("Clamp", x, min=least, max=most)
 
 

@@ -35,7 +35,7 @@ from benchgraph.ops.spec.forms import Contraction, Indices, Window
 
 Index = Callable[[Problem, Indices, Indices], tuple[Indices, Indices]]
 
-_SHAPE = Attr("s64[]", default=ZEROS, range=DIMS)
+_SHAPE, _PADDING = (Attr("s64[]", default=ZEROS, range=DIMS, per=per) for per in ("dim", "spatial dim"))
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Kind:
                 attrs={
                     **dict.fromkeys(("strides", "dilations"), Attr("s64[]", required=True, range=STEPS)),
                     **dict.fromkeys(("pads_begin", "pads_end"), Attr("s64[]", required=True, range=SIZES)),
-                    **dict.fromkeys(self.attrs, _SHAPE),
+                    **{name: _PADDING if name == "output_padding" else _SHAPE for name in self.attrs},
                     "auto_pad": AUTO_PAD,
                     "groups": Attr("s64", default=1, range=STEPS),
                     "data_format": DATA_FORMAT,

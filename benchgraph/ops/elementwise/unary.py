@@ -23,7 +23,8 @@ from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, softpl
 from benchgraph.ops.laws import INCREASING, Reals, near, real, recovers, relation
 from benchgraph.ops.ranges import FINITE_NOT_ZERO, REAL
 from benchgraph.ops.spec import Attr, Computes, Domain, Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
-from benchgraph.ops.spec.call import Array, Call
+from benchgraph.ops.spec.call import Array, Call, Declared
+from benchgraph.ops.spec.schema import Check
 from benchgraph.tir.build import binary, f32, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
 
@@ -74,6 +75,7 @@ def _row(
     guaranteed_zeros: Callable[[Attrs], bool] = lambda attrs: False,
     lower_bound: float | None = None,
     extensions: dict[str, Attr] | None = None,
+    check: Check | None = None,
 ) -> OpSpec:
     """expr, compute: of attributes and src, or of src alone."""
 
@@ -84,7 +86,7 @@ def _row(
 
     return OpSpec(
         kind,
-        Schema(inputs=ports("src"), outputs=ports("dst"), attrs=attrs or {}, extensions=extensions or {}, family="eltwise"),
+        Schema(inputs=ports("src"), outputs=ports("dst"), attrs=attrs or {}, extensions=extensions or {}, check=check, family="eltwise"),
         Semantics(
             infer=same_shape,
             reference=reference,
@@ -162,8 +164,13 @@ def _bounded(name: str, low: float, high: float) -> Law:
     return relation(name, lambda ins, dst, slack: (dst >= low - slack) & (dst <= high + slack))
 
 
-LIMIT = Attr("f32", required=True, range=REAL)
-_ALPHA = {"alpha": Attr("f32", required=True)}
+NUMBER = Attr("f32", required=True, range=REAL)
+
+
+def check_limits(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    least, most = attrs.real("min"), attrs.real("max")
+    return f"attribute 'min' is {least}, and 'max' {most}; give a min of at most max" if least > most else ""
+
 
 SPECS = (
     _row(
@@ -186,7 +193,7 @@ SPECS = (
         lambda attrs, x: np.where(x >= 0, x, attrs.real("alpha") * x),
         ARITHMETIC,
         (Law("identity above 0, alpha times src below", _scales_below_zero),),
-        attrs=_ALPHA,
+        attrs={"alpha": NUMBER},
         samples=(Attrs(alpha=0.25), Attrs(alpha=0.0), Attrs(alpha=1.5)),
     ),
     _row(
@@ -248,7 +255,8 @@ SPECS = (
         lambda attrs, x: np.minimum(np.maximum(x, attrs.real("min")), attrs.real("max")),
         ARITHMETIC,
         (Law("between min and max", _is_within_limits), INCREASING),
-        attrs={"min": LIMIT, "max": LIMIT},
+        attrs={"min": NUMBER, "max": NUMBER},
+        check=check_limits,
         samples=(Attrs(min=-1.0, max=0.5), Attrs(min=0.0, max=6.0), Attrs(min=0.0, max=0.0)),
         guaranteed_zeros=lambda attrs: attrs.real("min") == attrs.real("max") == 0,
     ),
@@ -258,7 +266,7 @@ SPECS = (
         lambda attrs, x: np.where(x >= 0, x, attrs.real("alpha") * np.expm1(x)),
         TRANSCENDENTAL,
         (Law("never below -alpha, identity above 0", _is_elu),),
-        attrs=_ALPHA,
+        attrs={"alpha": NUMBER},
         samples=(Attrs(alpha=1.0), Attrs(alpha=0.25)),
         domain=fills.uniform(-4, 4),
     ),
@@ -283,7 +291,7 @@ SPECS = (
         lambda attrs, x: np.clip(attrs.real("alpha") * x + attrs.real("beta"), 0, 1),
         2 * ARITHMETIC,
         (_bounded("within [0, 1]", 0, 1), Law("alpha times src plus beta where it is neither", _is_on_the_line)),
-        attrs=_ALPHA | {"beta": Attr("f32", required=True)},
+        attrs={"alpha": NUMBER, "beta": NUMBER},
         samples=(Attrs(alpha=0.25, beta=0.5), Attrs(alpha=-1.25, beta=0.125), Attrs(alpha=0.0, beta=1.0)),
         domain=fills.uniform(-4, 4),
     ),

@@ -17,6 +17,7 @@ from math import pi, sqrt
 import numpy as np
 
 from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import overflow
@@ -25,9 +26,11 @@ from benchgraph.ops.elementwise.unary_backward_data import uses_dst
 from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.formulas import add, div, exp, mul, normal_cdf, sigmoid, sub, where, within
 from benchgraph.ops.laws import Reals, near, real, relation
+from benchgraph.ops.ranges import REAL
 from benchgraph.ops.spec import Attr, Domain, FillRule, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing, ports
-from benchgraph.ops.spec.call import Array, Call
+from benchgraph.ops.spec.call import Array, Call, Declared
 from benchgraph.ops.spec.forms import Elementwise
+from benchgraph.ops.spec.schema import Check
 from benchgraph.tir import build
 from benchgraph.tir.build import f32
 from benchgraph.tir.ir import BinOp, Expr, UnOp
@@ -72,6 +75,7 @@ def _row(
     flops: int = FLOPS,
     guaranteed_zeros: Callable[[Attrs], bool] = lambda attrs: False,
     has_limit: bool = False,
+    check: Check | None = None,
 ) -> OpSpec:
     """expr, compute: of (attrs, first input, diff_dst). samples: why and attributes; the first ones are used with every shape. has_limit:
     the slope at infinities is a limit, where the formula gives inf * 0."""
@@ -93,6 +97,7 @@ def _row(
             inputs=(Port("src/dst" if "use_dst" in schema else "src"), Port("diff_dst")),
             outputs=ports("diff_src"),
             attrs=schema,
+            check=check,
             family="eltwise",
         ),
         Semantics(
@@ -123,6 +128,12 @@ def _bump(x: Expr) -> Expr:
     t = exp(_neg(build.unary(UnOp.abs, x)))
     w = add(f32(1), t)
     return div(t, mul(w, w))
+
+
+def _check_elu(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    """Below alpha 0, dst is above 0 on both sides of src 0."""
+    alpha, fix = attrs.real("alpha"), "give it 0 or more, or set use_dst to false"
+    return f"attribute 'alpha' is {alpha}, with which dst does not tell src; {fix}" if uses_dst(attrs) and alpha < 0 else ""
 
 
 def _elu(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
@@ -226,7 +237,8 @@ SPECS = (
         lambda attrs, v, diff: np.where((v > attrs.real("min")) & (v < attrs.real("max")), diff, 0.0),
         EXACT,
         (_ALL_OR_NOTHING,),
-        attrs={"min": unary.LIMIT, "max": unary.LIMIT} | _USE_DST,
+        attrs={"min": unary.NUMBER, "max": unary.NUMBER} | _USE_DST,
+        check=unary.check_limits,
         samples=(
             ("from dst", Attrs(min=-1.0, max=0.5)),
             ("from src", Attrs(min=-1.0, max=0.5, use_dst=False)),
@@ -245,7 +257,8 @@ SPECS = (
             _slopes(lambda attrs: (0.0, max(1.0, attrs.real("alpha")))),
             relation("diff_dst above 0", lambda ins, dst, slack: (dst == ins[1]) | (ins[0] <= 0)),
         ),
-        attrs={"alpha": Attr("f32", required=True)} | _USE_DST,
+        attrs={"alpha": unary.NUMBER} | _USE_DST,
+        check=_check_elu,
         samples=(
             ("from dst", Attrs(alpha=0.75)),
             ("from src", Attrs(alpha=0.75, use_dst=False)),
@@ -269,7 +282,7 @@ SPECS = (
         _hard_sigmoid_reference,
         ARITHMETIC,
         (Law("alpha times diff_dst, or 0", _is_alpha_or_nothing),),
-        attrs={"alpha": Attr("f32", required=True), "beta": Attr("f32", required=True)},
+        attrs={"alpha": unary.NUMBER, "beta": unary.NUMBER},
         samples=(
             ("rising", Attrs(alpha=0.25, beta=0.5)),
             ("falling", Attrs(alpha=-1.25, beta=0.125)),
@@ -310,7 +323,7 @@ SPECS = (
         lambda attrs, x, diff: diff * np.exp(-np.logaddexp(0, -attrs.real("beta") * x)),
         TRANSCENDENTAL,
         (_slopes(lambda attrs: (0.0, 1.0)),),
-        attrs={"beta": Attr("f32", default=1.0)},
+        attrs={"beta": Attr("f32", default=1.0, range=REAL)},
         samples=(("softplus", Attrs()), ("log of sigmoid", Attrs(beta=-1.0)), ("steeper", Attrs(beta=2.5))),
     ),
     _row(

@@ -36,8 +36,8 @@ from benchgraph.tir.ir import BinOp, Expr
 
 ATTRS = {
     "mode": Attr("string", required=True, choices=("nearest", "linear", "bilinear", "trilinear")),
-    "sizes": Attr("s64[]", range=DIMS),
-    "scales": Attr("f32[]", range=POSITIVE),
+    "sizes": Attr("s64[]", range=DIMS, per="spatial dim"),
+    "scales": Attr("f32[]", range=POSITIVE, per="spatial dim"),
     "coordinate_transformation_mode": Attr("string", default="half_pixel", choices=("half_pixel", "align_corners")),
     "data_format": DATA_FORMAT,
 }

@@ -307,7 +307,7 @@ SPECS = (
             outputs=ports("diff_src"),
             num_inputs=(1, 2),
             types={"T": F, "T1": (DType.s32,)},
-            attrs={**pool.ATTRS, "exclude_pad": pool.EXCLUDE_PAD, "src_shape": Attr("s64[]", default=ZEROS, range=DIMS)},
+            attrs={**pool.ATTRS, "exclude_pad": pool.EXCLUDE_PAD, "src_shape": Attr("s64[]", default=ZEROS, range=DIMS, per="dim")},
             check=pool.check,
             shape_attr="src_shape",
         ),

@@ -11,6 +11,7 @@ from typing import cast
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidDataType, InvalidGraphOp, Unimplemented, did_you_mean
+from benchgraph.core.formats import counted
 from benchgraph.core.printable import quoted
 from benchgraph.core.tensor import TensorType
 from benchgraph.ops.ranges import F32_FIX, OF_TYPE, Range, as_f32, overflows
@@ -40,6 +41,8 @@ def check(row: OpSpec, attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tupl
     _check_count(row.schema.outputs, row.schema.num_outputs, row.schema.variadic_outputs, len(out_dtypes), "output")
     _check_dtypes(row, row.schema.outputs, out_dtypes, "output", bound)
     _check_attrs(row.schema.attrs | row.schema.extensions, given)
+    if ins and (shape := ins[0][1]) is not None:
+        _check_lengths(row.schema.attrs, given, {"dim": len(shape), "spatial dim": len(shape) - 2})
     if row.schema.check is None:
         return
     message = row.schema.check(attrs, ins, out_dtypes)
@@ -137,6 +140,16 @@ def _check_values(schema: Mapping[str, Attr], attrs: Attrs) -> None:
             raise InvalidGraphOp(f"attribute '{name}' is {quoted(value)}", fix=f"give it a value of type {attr.type}")
         if allowed := attr.range or OF_TYPE.get(attr.type.removesuffix("[]")):
             _check_range(name, value, allowed, is_real=attr.type.startswith("f32"))
+
+
+def _check_lengths(schema: Mapping[str, Attr], attrs: Attrs, counts: Mapping[str, int]) -> None:
+    for name, attr in schema.items():
+        if not attr.per or (value := attrs.get(name, attr.default)) == attr.default:
+            continue
+        length, count = len(cast(tuple[object, ...], value)), counts[attr.per]
+        if length != count and (length or attr.required):
+            what = f"attribute '{name}' is {quoted(value)}, where there {'is' if count == 1 else 'are'} {counted(count, attr.per)}"
+            raise InvalidGraphOp(what, fix=f"give it one number per {attr.per}")
 
 
 def _check_range(name: str, value: AttrValue, allowed: Range, *, is_real: bool) -> None:

@@ -37,13 +37,18 @@ def port_of(ports: tuple[Port, ...], position: int) -> Port:
 
 @dataclass(frozen=True)
 class Attr:
-    """An attribute. type is oneDNN's JSON name: bool, s64, f32, string, s64[], f32[]. default None and not required: may be absent."""
+    """An attribute. type is oneDNN's JSON name: bool, s64, f32, string, s64[], f32[]. default None and not required: may be absent.
+
+    range: the legal numbers; None: all of the type. per: "dim" or "spatial dim", of the first input, for each of which a list has a number,
+    unless it is the default; an empty list counts as absent where it may be.
+    """
 
     type: str
     required: bool = False
     default: AttrValue | None = None
     choices: tuple[str, ...] = ()
-    range: Range | None = None  # the legal numbers; None: all of the type
+    range: Range | None = None
+    per: str = ""
 
 
 Check: TypeAlias = Callable[[Attrs, tuple[Declared, ...], tuple[DType, ...]], str]
