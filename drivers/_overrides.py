@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchgraph.core.remarks import announce
 from benchgraph.options.parsers import PerId
 from benchgraph.options.problem import CannotOverride
 
@@ -24,12 +26,15 @@ def of_values(knobs: Any) -> dict[str, Any]:
 
 
 def rewritten(graph: Graph, changes: Overrides, file: Path) -> Graph:
-    """The graph of this file with all overrides. Raises CannotOverride for one that does not fit it, and the graph's own errors."""
+    """The graph of this file with all overrides, for the CPU. Raises CannotOverride for one that does not fit it, and the graph's own
+    errors."""
     from benchgraph.core.errors import BenchgraphError
     from benchgraph.graph.override import BadOverride, rewrite
 
+    if graph.engine_kind == "gpu":
+        announce("engine_kind gpu of files is ignored, as in benchdnn: they run on the CPU")
     try:
-        return rewrite(graph, changes)
+        return replace(rewrite(graph, changes), engine_kind="cpu")
     except BadOverride as bad:
         raise CannotOverride(bad.what, where=f"{file}: {bad.where}", fix=bad.fix) from bad
     except BenchgraphError as bad:

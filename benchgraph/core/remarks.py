@@ -3,7 +3,8 @@
 with collected() as remarks:
     ...                          # somewhere below: remark("tensor 7 is not there; ignored")
 
-Uncollected remarks go to the process's listener: the command line prints them; without a listener they are Python warnings.
+Uncollected remarks, and those that are announced, go to the process's listener: the command line prints them; without a listener they are
+Python warnings.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ def remark(text: str) -> None:
         _listener(text)
     elif text not in collector:
         collector.append(text)
+
+
+def announce(text: str) -> None:
+    """Pass a remark to the listener, whether there is a collector or not: it is the same for many cases."""
+    _listener(text)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchgraph.core.config import Config, config, override
 from benchgraph.core.errors import InvalidArguments, Unimplemented, within
 from benchgraph.core.printable import printable, shortened
+from benchgraph.core.remarks import collected
 from benchgraph.options.knobs import Globals, knobs_of, words
 from benchgraph.options.parsers import shell_word, text
 from benchgraph.results.mode import Mode
@@ -149,7 +150,10 @@ class Problem:
         """What the case's file has beside this graph, which the problem made. Raises BenchgraphError."""
         from benchgraph.graph.model import Model
 
-        return self.driver.model(self.knobs, self.file) if self.driver.model is not None else Model(graph)
+        if self.driver.model is None:
+            return Model(graph)
+        with collected():  # remarks that making the graph has made already
+            return self.driver.model(self.knobs, self.file)
 
 
 def _line(words: Iterable[str]) -> str:
