@@ -209,7 +209,7 @@ class Globals:
     )
     max_ms_per_prb: float = _measure(
         3000.0,
-        real_between(10.0, 60000.0),
+        real_between(10.0, 60000.0, clamps=True),
         "MS",
         "time for the samples of one case, all policies together (10 to 60000, default 3000): two thirds for the whole graph, one third "
         "for single partitions; at least 5 samples are taken whatever they cost",

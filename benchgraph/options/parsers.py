@@ -92,16 +92,16 @@ def boolean(word: str) -> bool:
     return known[word.lower()]
 
 
-def real_between(least: float, most: float) -> Parse:
-    """A number, clamped to the range as benchdnn does."""
+def real_between(least: float, most: float, *, clamps: bool = False) -> Parse:
+    """A number of the range. clamps: one of 0 or more is taken for the nearest in the range, as benchdnn does."""
 
     def parse(word: str) -> float:
         try:
             number = float(word)
         except ValueError:
             raise ValueError("give a number") from None
-        if number != number:
-            raise ValueError("give a number")
+        if not (number >= 0 if clamps else least <= number <= most):
+            raise ValueError(f"give a number from {least:.9g} to {most:.9g}")
         return min(max(number, least), most)
 
     return parse

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from benchgraph.options.knobs import Globals, knob, knobs_of, words
+from benchgraph.options.knobs import Globals, Knob, knob, knobs_of, words
 from benchgraph.options.parsers import natural
+from benchgraph.options.plugins import load_driver, names
 from benchgraph.results.mode import Mode
 
 
@@ -12,6 +13,26 @@ class Knobs:
     small_tile: int = knob(4, natural, "N", "a number", product=True)
     quiet: int = knob(0, natural, "N", "never said", repro=False)
     case: int = knob(0, natural, "N", "a descriptor", bare=True)
+
+
+MAY_BE_NEGATIVE = {"--axis", "--alpha", "--beta", "--p", "--eps", "--scales"}  # of ops
+
+
+def test_a_number_that_says_how_much_is_not_negative() -> None:
+    """Options that take 5 and a number alone refuse -5."""
+    sets = (Globals, *(load_driver(name).knobs for name in names("drivers")))
+    every = {option: k for knobs in sets for option, k in knobs_of(knobs).items() if option not in MAY_BE_NEGATIVE}
+    numbers = {option: k for option, k in every.items() if _takes(k, "5") and not _takes(k, "five")}
+    assert {"--timeout", "--jobs", "--max-ms-per-prb", "--threads", "--mb", "--iters", "--group"} <= set(numbers)
+    assert [option for option, k in numbers.items() if _takes(k, "-5")] == []
+
+
+def _takes(k: Knob, word: str) -> bool:
+    try:
+        k.parse(word)
+    except ValueError:
+        return False
+    return True
 
 
 def test_a_field_names_its_option() -> None:
