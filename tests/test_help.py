@@ -95,9 +95,14 @@ def run(*words: str) -> str:
 
 @pytest.mark.parametrize("about", ["", *COMMANDS, *DRIVERS])
 def test_help_fits_one_screen(about: str) -> None:
-    lines = topic(about).splitlines()
-    assert len(lines) <= SCREEN[1]
-    assert [line for line in lines if len(line) > SCREEN[0]] == []
+    assert len(topic(about).splitlines()) <= SCREEN[1]
+
+
+@pytest.mark.parametrize("about", ["", "all", "env", *COMMANDS, *DRIVERS])
+@pytest.mark.parametrize("columns", [SCREEN[0], 100, 120])
+def test_no_line_of_help_is_wider_than_the_terminal(about: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert [line for line in topic(about).splitlines() if len(line) > columns] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -367,10 +367,11 @@ def everything() -> str:
     page.rows("Options", control)
     for group in dict.fromkeys(k.group for k in knobs_of(Globals).values()):
         page.rows(group, [_row(k) for k in knobs_of(Globals).values() if k.group == group])
+    page.text("Options of drivers follow; one with [,...] runs the case once per alternative.")
     for name in names("drivers"):
         driver = load_driver(name)
         knobs = knobs_of(driver.knobs).values()
-        page.rows(f"Driver {name}: {driver.about}; [,...] runs the case once per alternative", [_row(k) for k in knobs if not k.lacks])
+        page.rows(f"Driver {name}: {driver.about}", [_row(k) for k in knobs if not k.lacks])
         _list_unsupported(page, [k.option for k in knobs if k.lacks], driver.inert)
     page.rows("Taken for benchdnn's sake, changing nothing", list(INERT.items()))
     page.rows("Reports", [(name, about("reports", name)) for name in names("reports")])

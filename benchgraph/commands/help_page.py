@@ -38,7 +38,7 @@ class Page:
             return
         if title:
             self._out.write_paragraph()
-            self._out.write(f"{title}:\n")
+            self._out.write(fill(f"{title}:", self._width) + "\n")
         self._out.indent()
         if brief:
             left = max(len(form) for form, _ in rows) + 2
