@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Step:
-    """item: what is worked on. doing: what is done with it, `done` of `total` in a unit; total is 0 if unknown."""
+    """item: what is worked on. doing: what is done with it, `done` of `total` in a unit; total is 0 if unknown, or if there is no limit."""
 
     item: str = ""
     doing: str = ""
@@ -24,8 +24,9 @@ class Step:
     unit: str = ""
 
     def __str__(self) -> str:
-        share = f"{self.done:.{1 if self.unit else 0}f}/{self.total:.{1 if self.unit else 0}f}" if self.total else ""
-        doing = " ".join(word for word in (self.doing, share, self.unit if share else "") if word)
+        done, total = (f"{number:.{1 if self.unit else 0}f}" for number in (self.done, self.total))
+        share = f"{done}/{total}" if float(total) else done if self.unit else ""
+        doing = " ".join(word for word in (self.doing, share, self.unit) if word)
         return ": ".join(part for part in (doing, self.item) if part)
 
 

@@ -86,6 +86,17 @@ def screen(text: str, width: int = 80) -> list[str]:
     return [line.rstrip() for line in rows]
 
 
+def test_a_step_names_a_total_only_where_there_is_one() -> None:
+    steps = {
+        "measure 4.3/12.0 s": Step("", "measure", 4.3, 12.0, "s"),
+        "measure 4.3 s": Step("", "measure", 4.3, 0.0, "s"),
+        "measure 4.4 s": Step("", "measure", 4.4, 0.003, "s"),  # a budget of nothing, in tenths
+        "measure 4/9": Step("", "measure", 4, 9),
+        "load: mlp.json": Step("mlp.json", "load"),
+    }
+    assert {text: str(step) for text, step in steps.items()} == {text: text for text in steps}
+
+
 def test_steps_go_to_the_innermost_watcher_alone() -> None:
     outer, inner = list[Step](), list[Step]()
     report_progress("nothing")  # nobody watches
