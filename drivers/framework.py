@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchgraph.core.errors import did_you_mean, within
+from benchgraph.core.errors import did_you_mean
 from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import boolean, natural, positive
-from benchgraph.options.problem import Driver
+from benchgraph.options.problem import CannotOverride, Driver
 
 from .graph import LOOPS
 from .graph import Knobs as GraphKnobs
@@ -64,14 +64,17 @@ class Knobs(GraphKnobs, _Own):
 
 
 def build(knobs: Knobs, file: Path) -> Graph:
-    """The graph driver's. Raises InvalidArguments for a fallback whose id no op has; a kind may be one of other cases."""
+    """The graph driver's. Raises CannotOverride for a fallback whose id no op has; a kind may be one of other cases."""
+    from benchgraph.core.errors import InvalidArguments
     from benchgraph.graph.override.attrs import find_op
 
     graph = build_graph(knobs, file)
-    with within(f"{file}: --fallback"):
+    try:
         for id in knobs.fallback.ops:
             if isinstance(id, int):
                 find_op({op.id: op for op in graph.ops}, id)
+    except InvalidArguments as bad:
+        raise CannotOverride(bad.what, where=f"{file}: --fallback: {bad.where}", fix=bad.fix) from bad
     return graph
 
 

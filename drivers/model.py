@@ -56,11 +56,15 @@ def model(knobs: Knobs, file: Path) -> Model:
     """The model with the overrides. Raises BenchgraphError."""
     # imported here: the options are read, and --help printed, without loading numpy
     from benchgraph.core.dtypes import DType
-    from benchgraph.core.errors import InvalidArguments, within
+    from benchgraph.core.errors import within
+    from benchgraph.graph.override import BadOverride
     from benchgraph.importers.sizes import Sizes
 
     shapes = tuple((name, shape.dims) for name, shape in knobs.in_shapes.entries if shape.dims is not None)
-    found = _read(file, _stamp(file), Sizes(knobs.mb, shapes))
+    try:
+        found = _read(file, _stamp(file), Sizes(knobs.mb, shapes))
+    except BadOverride as bad:
+        raise CannotOverride(bad.what, where=bad.where, fix=bad.fix) from bad
     with within(str(file)):
         changes = _overrides(knobs, found)
     try:
@@ -70,7 +74,7 @@ def model(knobs: Knobs, file: Path) -> Model:
         if found.source is None or not (changes.mb or changes.in_shapes):
             raise
         what = f"the file fixes its sizes, and the model does not follow at others: {bad.what}"
-        raise InvalidArguments(what, where=bad.where, fix=_opening(found)) from bad
+        raise CannotOverride(what, where=bad.where, fix=_opening(found)) from bad
     is_same = changes.dt is DType.undef and not changes.dts
     return replace(found, graph=graph, source=found.source if is_same else None)
 
@@ -102,8 +106,8 @@ def _stamp(file: Path) -> tuple[int, ...]:
 
 
 def _overrides(knobs: Knobs, found: Model) -> Overrides:
-    """What is left to change after reading. Raises InvalidArguments for a name that the model does not have."""
-    from benchgraph.core.errors import InvalidArguments, did_you_mean
+    """What is left to change after reading. Raises CannotOverride for a name that the model does not have."""
+    from benchgraph.core.errors import did_you_mean
     from benchgraph.graph.override import Overrides
 
     ids = {str(t.id): t.id for t in found.graph.inputs} | dict(found.inputs) | dict(found.outputs)
@@ -112,8 +116,8 @@ def _overrides(knobs: Knobs, found: Model) -> Overrides:
         if (name in found.dims and name not in ids) or ids.get(name) in found.unread:
             continue  # an open dim, which reading has bound; an input that the graph lacks
         if name not in ids:
-            fix = did_you_mean(name, ids) or f"the inputs are {', '.join(found.inputs)}"
-            raise InvalidArguments(f"the model has no input '{name}'", where="--in-shapes", fix=fix)
+            fix = did_you_mean(name, ids) or f"the inputs are {', '.join(found.inputs or ids)}"
+            raise CannotOverride(f"the model has no input '{name}'", where="--in-shapes", fix=fix)
         shapes[ids[name]] = shape
     return Overrides(in_shapes=shapes, mb=0 if found.batch else knobs.mb, **of_values(knobs))
 

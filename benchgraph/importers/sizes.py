@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchgraph.core.errors import InvalidArguments, InvalidShape, did_you_mean
+from benchgraph.core.errors import InvalidArguments, did_you_mean
 from benchgraph.core.printable import quoted
 from benchgraph.core.tensor import Shape
+from benchgraph.graph.override import BadOverride
 
 Dim = int | str  # a number, or the name of an open dim; '' if it has none
 
@@ -37,9 +38,9 @@ class Bound:
 def bind(inputs: Mapping[str, Sequence[Dim]], sizes: Sizes, examples: Mapping[str, Shape] | None = None) -> Bound:
     """The shapes of a model's inputs. Open dims of one name have one size. examples: the sizes of open dims that nothing else gives.
 
-    A shape of the user's replaces the file's whole, numbers included: a reader that cannot change those raises. Raises InvalidArguments for
-    a name that is neither an input's nor an open dim's, and for open dims without a number, InvalidShape for another rank and for two sizes
-    of one dim.
+    A shape of the user's replaces the file's whole, numbers included: a reader that cannot change those raises. Raises BadOverride for
+    a name that is neither an input's nor an open dim's, for another rank and for two sizes of one dim, InvalidArguments for open dims
+    without a number.
     """
     named = {name: shape for name, shape in sizes.in_shapes if name in inputs or not name.isdecimal()}  # others are tensor ids
     given = {name: shape for name, shape in named.items() if name in inputs}
@@ -47,11 +48,12 @@ def bind(inputs: Mapping[str, Sequence[Dim]], sizes: Sizes, examples: Mapping[st
     for name, shape in given.items():
         dims = inputs[name]
         if len(shape) != len(dims):
-            raise InvalidShape(f"{len(shape)} dims, where the input has {len(dims)}", where=f"--in-shapes={name}", fix=_example(name, dims))
+            what = f"{len(shape)} dims, where the input has {len(dims)}"
+            raise BadOverride(what, where=f"--in-shapes={name}", fix=_example(name, dims))
         for dim, size in zip(dims, shape, strict=True):
             if isinstance(dim, str) and dim and known.setdefault(dim, size) != size:
                 what = f"its dim {dim} is {size}, and {known[dim]} elsewhere"
-                raise InvalidShape(what, where=f"--in-shapes={name}", fix="give one size to all dims of that name")
+                raise BadOverride(what, where=f"--in-shapes={name}", fix="give one size to all dims of that name")
     firsts = [dims[0] for name, dims in inputs.items() if name not in given and dims and isinstance(dims[0], str) and dims[0] not in known]
     if sizes.mb:
         known |= {dim: sizes.mb for dim in firsts if dim}
@@ -70,11 +72,9 @@ def _dims(named: Mapping[str, Shape], inputs: Mapping[str, Sequence[Dim]]) -> di
         if name not in is_open:
             dims = f", its open dims are {', '.join(map(quoted, is_open))}" if is_open else ""
             fix = did_you_mean(name, [*inputs, *is_open]) or f"the inputs are {', '.join(map(quoted, inputs))}{dims}"
-            raise InvalidArguments(f"the model has no input {quoted(name)}, and no open dim of that name", where="--in-shapes", fix=fix)
+            raise BadOverride(f"the model has no input {quoted(name)}, and no open dim of that name", where="--in-shapes", fix=fix)
         if len(shape) != 1:
-            raise InvalidShape(
-                f"{len(shape)} numbers for one dim", where=f"--in-shapes={name}", fix=f"give one, as in --in-shapes={name}:8"
-            )
+            raise BadOverride(f"{len(shape)} numbers for one dim", where=f"--in-shapes={name}", fix=f"give one, as in --in-shapes={name}:8")
     return {name: shape[0] for name, shape in named.items()}
 
 

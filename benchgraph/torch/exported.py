@@ -17,10 +17,11 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidShape, Unimplemented
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, Unimplemented
 from benchgraph.core.tensor import Shape
 from benchgraph.graph import Graph, validate
 from benchgraph.graph.model import Model
+from benchgraph.graph.override import BadOverride
 from benchgraph.torch.decompositions import DECOMPOSITIONS
 from benchgraph.torch.export_draft import EXPORT, ExportDraft, Weight
 
@@ -85,7 +86,7 @@ def _check_shapes(program: ExportedProgram, inputs: Mapping[str, Any], chosen: M
             if isinstance(dim, int):
                 if dim != size:
                     what = f"it is fixed at {dim}, and {size} is asked for"
-                    raise InvalidShape(what, where=where, fix="export the model with dynamic_shapes for it")
+                    raise BadOverride(what, where=where, fix="export the model with dynamic_shapes for it")
                 continue
             allowed = program.range_constraints.get(dim.node.expr)
             if size < 1 or (allowed is not None and not allowed.lower <= size <= allowed.upper):
@@ -136,7 +137,7 @@ def _specialised(module: fx.GraphModule, signature: Any, chosen: Mapping[str, Sh
         raise
     except Exception as bad:  # shapes that do not fit raise whatever op meets them first
         what = f"the program does not take these sizes: {next(iter(str(bad).splitlines()), type(bad).__name__)}"
-        raise InvalidShape(what, where="--in-shapes", fix="give the sizes that it was exported for") from bad
+        raise BadOverride(what, where="--in-shapes", fix="give the sizes that it was exported for") from bad
 
 
 def _output_names(program: ExportedProgram, signature: Any) -> list[str]:

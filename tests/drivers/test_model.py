@@ -83,7 +83,12 @@ def test_sizes_and_dtypes_are_overridden() -> None:
     assert "UNTESTED" in output
     assert "--in-shapes: op 0: MatMul" in output
     output = CliRunner().invoke(main, ["--model", "--in-shapes=xx:4x8", "--case=net.json"]).output
-    assert "--in-shapes: the model has no input 'xx'" in output
+    assert output.startswith("0:UNTESTED_FAILED (net.json: --in-shapes: the model has no input 'xx'; did you mean 'x'?)")
+    output = CliRunner().invoke(main, ["--model", "--in-shapes=input:4x8", "--case=net.json"]).output
+    assert "; the inputs are x)" in output
+    Path("net.safetensors").unlink()  # and with it the names
+    output = CliRunner().invoke(main, ["--model", "--in-shapes=input:4x8", "--case=net.json"]).output
+    assert "; the inputs are 0, 1, " in output
 
 
 def test_data_bind_by_the_models_names() -> None:

@@ -80,7 +80,7 @@ def test_fallbacks_are_reported_with_their_reasons(case: str) -> None:
     [
         ("Softmx", "benchgraph: --fallback: bad value 'Softmx'; did you mean 'SoftMax'?", 2),
         ("1+Nothing", "give ids of ops, or kinds that 'benchgraph ops' lists", 2),
-        ("ReLU+99", "INVALID_ARGUMENTS (case.json: --fallback: op 99: there is no such op; the graph has 0 (MatMul), ", 1),
+        ("ReLU+99", "UNTESTED_FAILED (case.json: --fallback: op 99: there is no such op; the graph has 0 (MatMul), ", 1),
         ("SoftMax+1", "0:LISTED", 0),
     ],
 )

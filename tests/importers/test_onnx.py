@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from benchgraph.cli import main
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidShape
+from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.graph.override import BadOverride
 from benchgraph.importers.onnx.draft import Draft, Node, Unmapped
 from benchgraph.importers.onnx.idioms import ROTATION
 from benchgraph.importers.onnx.model import model_of, read_onnx
@@ -394,7 +395,7 @@ def test_names_of_open_dims_contradict_nothing() -> None:
 )
 def test_sizes_that_do_not_fit_are_the_users(sizes: Sizes, says: str) -> None:
     proto = parsed("float[B,K] x", "float[B,7] y", "y = MatMul (x, w)", w=np.zeros((3, 7), np.float32))
-    with pytest.raises(InvalidShape, match=re.escape(says) + ".*MatMul.*; give the sizes that its weights are made for"):
+    with pytest.raises(BadOverride, match=re.escape(says) + ".*MatMul.*; give the sizes that its weights are made for"):
         model_of(proto, replace(sizes, mb=1))
 
 
@@ -402,7 +403,7 @@ def test_channels_that_do_not_fit_are_named() -> None:
     """onnx's inference does not look at them."""
     proto = parsed("float[1,3,8,8] x", "float[1,4,6,6] y", "y = Conv (x, w)", w=np.zeros((4, 3, 3, 3), np.float32))
     says = r"--in-shapes, --mb: the model does not take 'x' of 1x5x8x8: node 'y' \(Conv\): "
-    with pytest.raises(InvalidShape, match=says):
+    with pytest.raises(BadOverride, match=says):
         model_of(proto, Sizes(in_shapes=(("x", (1, 5, 8, 8)),)))
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from benchgraph.core.arrays import Array
-from benchgraph.core.errors import InvalidShape, ParseError, Unimplemented
+from benchgraph.core.errors import ParseError, Unimplemented
 from benchgraph.core.printable import quoted
 from benchgraph.core.tensor import Shape
+from benchgraph.graph.override import BadOverride
 from benchgraph.importers.onnx.draft import Misfit, Unmapped, one_line, type_name
 
 SMALL = 1024  # elements of an initialiser that may say sizes, as the target of a reshape; of others the inference gets the shape alone
@@ -37,7 +38,7 @@ def check_declared(proto: Any, onnx: Any) -> None:
 
 
 def check_sizes(proto: Any, inputs: Mapping[str, Shape], onnx: Any, why: Unimplemented) -> None:
-    """Raise InvalidShape if the model's nodes do not take inputs of these shapes. why: it cannot be expressed with them."""
+    """Raise BadOverride if the model's nodes do not take inputs of these shapes. why: it cannot be expressed with them."""
     if isinstance(why, Misfit):
         raise _unfit(inputs, f"{why.where}: {why.what}") from why
     try:
@@ -56,10 +57,10 @@ def _inferred(bare: Any, onnx: Any, *, is_strict: bool = False) -> Any:
     return infer(bare, strict_mode=is_strict, data_prop=True)
 
 
-def _unfit(inputs: Mapping[str, Shape], why: str) -> InvalidShape:
+def _unfit(inputs: Mapping[str, Shape], why: str) -> BadOverride:
     given = ", ".join(f"{quoted(name)} of {'x'.join(map(str, shape)) or 'rank 0'}" for name, shape in inputs.items())
     fix = "give the sizes that its weights are made for"
-    return InvalidShape(f"the model does not take {given}: {why}", where="--in-shapes, --mb", fix=fix)
+    return BadOverride(f"the model does not take {given}: {why}", where="--in-shapes, --mb", fix=fix)
 
 
 def inferred_results(
