@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from benchgraph.commands.help_page import Page
 from benchgraph.core import passes as core
 from benchgraph.core.errors import BenchgraphError, CompilerFault, InvalidShape, ParseError, UsageError, did_you_mean, within
 from benchgraph.core.fields import read_fields
+from benchgraph.core.options import DEFAULT_OPTIONS, Forced
 from benchgraph.core.passes import Observer, Pass
 from benchgraph.core.remarks import remark
 from benchgraph.core.tokens import Tokens
@@ -31,6 +32,7 @@ from benchgraph.harness.outputs import STDOUT
 from benchgraph.lower import lower
 from benchgraph.machine.target import ISAS, Target, current
 from benchgraph.options.parsers import one_of, positive
+from benchgraph.schedule.tuning import taken, tuned
 from benchgraph.tir import passes as tir
 from benchgraph.tir.ir import Func
 from benchgraph.tir.parse import parse_tir
@@ -87,17 +89,28 @@ def run(text: str, request: Request, observe: Observer) -> str:
     """The text after the pipeline. Every pass' result is verified as in a compilation, and so is the text that is given."""
     name = "standard input" if request.file == STDOUT else request.file
     kind, ir = _parsed(text.partition(f"\n{EXPECT}")[0], name)
-    for word in request.pipeline:
-        if word == LOWER:
-            if kind == "tir":
-                raise UsageError("there is Tensor IR before it already", where=f"opt: {LOWER}", fix="leave it out")
-            kind, ir = "tir", _lowered(ir[0])
-            observe(LOWER, partial(_printed, ir), 0.0)
-            continue
-        for p in _passes(word, kind):
-            ir = tuple(_after(p, x, request.target) for x in ir)
-            observe(p.name, partial(_printed, ir), 0.0)
+    given = ir[0].forced if kind == "gir" else ()
+    with taken() as nests:
+        for word in request.pipeline:
+            if word == LOWER:
+                if kind == "tir":
+                    raise UsageError("there is Tensor IR before it already", where=f"opt: {LOWER}", fix="leave it out")
+                kind, ir = "tir", _lowered(ir[0])
+                observe(LOWER, partial(_printed, ir), 0.0)
+                continue
+            for p in _passes(word, kind):
+                ir = tuple(_after(p, x, request.target) for x in ir)
+                observe(p.name, partial(_printed, ir), 0.0)
+    for row in _foreign([f for f in given if f.nest in nests], request.target):
+        what = f"'{row.nest}' has the schedule of {row.by}, as the text forces it, and this target has no such row"
+        remark(f"opt: {what}; take it out of forced=[...] for the target's own choice")
     return _printed(ir)
+
+
+def _foreign(rows: Sequence[Forced], target: Target) -> Iterator[Forced]:
+    """Those that neither the target's table nor the configured tuning file has, such as those of another machine's."""
+    own = tuned(DEFAULT_OPTIONS, target).forced if rows else ()
+    yield from (row for row in rows if row not in own)
 
 
 def listing() -> str:

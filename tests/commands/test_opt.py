@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,15 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
 from benchgraph.gir import passes as gir
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.text import print_gir
+from benchgraph.machine.table_file import FOLDER, lineage
+from benchgraph.machine.table_file import read as read_table
 from benchgraph.machine.target import ISAS, Target
+from benchgraph.options.argv import parse
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.schedule.tuning import tuned
 from benchgraph.tir import passes as tir
 from tests.support.partitions import partition_of
 
@@ -59,6 +69,28 @@ def test_the_smallest_graph_is_reached() -> None:
     avx2 = run("--pipeline=gir,lower,tir", "--isa=avx2", "-", given=GRAPH)[1]
     assert ":+8" in avx2
     assert ":+16" not in avx2
+
+
+def test_a_forced_schedule_that_the_target_does_not_have_is_said() -> None:
+    """As in a dump of another machine: what the text says is done, and named."""
+    (name, row), *_ = ((file.stem, row) for file in FOLDER.glob("*.toml") for row in read_table(file.stem).schedules if row.threads == 2)
+    level = next(f.level for f in reversed(lineage(name)) if f.level)
+    (problem,) = parse(shlex.split(row.case)).problems
+    (partition,) = partitions(problem.graph(), Policy.fused)
+    theirs = replace(partition, options=tuned(partition.options, Target(ISAS[level], 32 << 10, 1 << 20, cores=2, machine=name)))
+    text = print_gir(from_partition(theirs))
+    assert row.nest in text
+    said = (
+        f"benchgraph: opt: '{row.nest}' has the schedule of the machine table {name}, {row.ratio:.2f} times as fast as least cost, as the "
+        "text forces it, and this target has no such row; take it out of forced=[...] for the target's own choice\n"
+    )
+    assert run("--pipeline=gir", f"--isa={level}", "-", given=text)[::2] == (0, said)
+    assert run("--pipeline=gir", f"--isa={level}", f'--target=machine="{name}"', "-", given=text)[::2] == (0, "")
+    assert run("--pipeline=decompose", f"--isa={level}", "-", given=text)[::2] == (0, "")  # which takes no schedule
+    free, forced = (
+        run("--pipeline=gir", f"--isa={level}", "-", given=given)[1] for given in (re.sub(r" forced=\[.*?\)\]", "", text), text)
+    )
+    assert free != re.sub(r" forced=\[.*?\)\]", "", forced)
 
 
 def test_the_result_of_every_pass_is_shown_on_request() -> None:
