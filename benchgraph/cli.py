@@ -17,7 +17,7 @@ import click
 
 from benchgraph.commands.help import COMMANDS, overview, requested_help
 from benchgraph.core.config import config, unknown
-from benchgraph.core.errors import BenchgraphError, UsageError, did_you_mean
+from benchgraph.core.errors import BenchgraphError, UnknownOption, UsageError, did_you_mean
 from benchgraph.core.printable import print_any
 from benchgraph.core.remarks import remarks_sent_to
 from benchgraph.harness.blas_threads import use_one_thread
@@ -165,6 +165,9 @@ def _run(line: CommandLine, bench: Bench, jobs: int) -> RunOutcome:
 
 def _refused(bad: BenchgraphError, code: ExitCode = ExitCode.failed) -> int:
     """Print the error. Returns the exit code: `code`, but `refused` for words that cannot be parsed."""
+    option = bad.where.rpartition(" ")[2] if isinstance(bad, UnknownOption) else ""
+    if owners := [f"benchgraph {name}" for name, command in COMMANDS.items() if option in command.names]:
+        bad = UsageError(bad.what, where=bad.where, fix=f"it is one of {', '.join(owners)}")
     warn(str(bad))
     return ExitCode.refused if isinstance(bad, UsageError) else code
 

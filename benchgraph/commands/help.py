@@ -32,6 +32,10 @@ class Command:
     note: str = ""
     chooses: bool = False
 
+    @property
+    def names(self) -> list[str]:
+        return [part.split()[0] for form, _ in self.options for part in form.split(", ")]
+
 
 _CASES = "--driver NAME|--NAME (default graph), the driver's options, --policy and the like choose cases as in a run, and stand anywhere"
 _OUTPUT = ("-o, --output FILE", "write it there; - is standard output (default)")
@@ -270,7 +274,7 @@ def requested_help(words: Sequence[str]) -> str | None:
 def _need_known(words: Sequence[str]) -> None:
     """Raises UsageError for an unknown option before --help."""
     drivers = [load_driver(name) for name in names("drivers")]
-    own = [part.split()[0] for command in COMMANDS.values() for form, _ in command.options for part in form.split(", ")]
+    own = [option for command in COMMANDS.values() for option in command.names]
     known = {*CONTROLS, *knobs_of(Globals), *INERT, *own, *(f"--{name}" for name in names("drivers")), "--version", "--concise"}
     known |= {option for driver in drivers for option in (*knobs_of(driver.knobs), *driver.inert, *driver.aliases)}
     for word in words:

@@ -69,6 +69,10 @@ class UsageError(InvalidArguments):
     """A command line that cannot be run: an unknown option, a bad value. Exit code 2."""
 
 
+class UnknownOption(UsageError):
+    """An option that is not there; it is the last word of `where`."""
+
+
 class InvalidGraph(BenchgraphError):
     status = Status.invalid_graph
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from benchgraph.core.errors import UsageError, did_you_mean
+from benchgraph.core.errors import UnknownOption, UsageError, did_you_mean
 from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.options.argv import CommandLine, parse
 from benchgraph.options.plugins import contradicts, driver_option
@@ -60,7 +60,7 @@ def need_no_options(command: str, words: Sequence[str], options: Sequence[str], 
         option = word.partition("=")[0]
         if not allows_others or (option.startswith("-") and option != STDOUT):
             fix = did_you_mean(option, options) or f"there {'are' if len(options) > 1 else 'is'} {', '.join(options)}"
-            raise UsageError("unknown option", where=f"{command}: {option}", fix=fix)
+            raise UnknownOption("unknown option", where=f"{command}: {option}", fix=fix)
 
 
 def need_output(command: str, file: str, kind: str) -> None:

@@ -25,7 +25,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchgraph.core.errors import InvalidArguments, ParseError, UsageError, did_you_mean
+from benchgraph.core.errors import InvalidArguments, ParseError, UnknownOption, UsageError, did_you_mean
 from benchgraph.core.files import is_file, real
 from benchgraph.core.remarks import remark
 from benchgraph.options.batch import Lookup, Word, drivers_with, tokenize
@@ -192,7 +192,7 @@ class _State:
             raise UsageError("unknown option", where=where, fix=f"it is one of {', '.join(owners)}")
         drivers = [f"--{d}" for d in names("drivers")]
         near = did_you_mean(option, [*CONTROLS, *knobs_of(Globals), *local, *self._inert, *drivers, "--help", "--version"])
-        raise UsageError("unknown option", where=where, fix=near or f"see '{self._program} --help'")
+        raise UnknownOption("unknown option", where=where, fix=near or f"see '{self._program} --help'")
 
     def _is_of_driver(self, option: str) -> bool:
         return any(option in knobs_of(load_driver(d).knobs) for d in names("drivers"))
