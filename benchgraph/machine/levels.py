@@ -30,10 +30,15 @@ def at_level(own: Rates, isa: Isa, generic: Rates) -> Rates:
         tiles=(own.tiles or generic.tiles) if isa.has_amx else None,
         vector=_vector(own.vector, passes, own.vector if isa.name == own.level else generic.vector, pace),
         l1=l1,
-        l2=replace(own.l2, **{name: min(getattr(own.l2, name), getattr(l1, name)) for name in _PER_CYCLE}),
+        l2=replace(own.l2, **{name: min(getattr(own.l2, name), l1_rate) for name, l1_rate in _of_l2(l1).items()}),
         l3=replace(own.l3, **_at_most(own.l3, l1, own.clock_ghz)),
         dram=replace(own.dram, **_at_most(own.dram, l1, own.clock_ghz)),
     )
+
+
+def _of_l2(l1: CoreCache) -> dict[str, float]:
+    """By rate of L2, that of L1, which limits it."""
+    return {**{name: getattr(l1, name) for name in _PER_CYCLE}, "rows_read_bytes_per_cycle": l1.read_bytes_per_cycle}
 
 
 def _vector(own: Vector, passes: float, generic: Vector, pace: float) -> Vector:

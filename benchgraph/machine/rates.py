@@ -99,6 +99,13 @@ class CoreCache:
 
 
 @dataclass(frozen=True)
+class CoreL2(CoreCache):
+    """rows_read: several long rows side by side, which hardware fetches into L1 more slowly than one on some cores."""
+
+    rows_read_bytes_per_cycle: float
+
+
+@dataclass(frozen=True)
 class SharedCache:
     """A cache that cores share. all_*: of `Rates.cores` cores together."""
 
@@ -199,7 +206,7 @@ class Rates:
     products: Products
     vector: Vector
     l1: CoreCache
-    l2: CoreCache
+    l2: CoreL2
     l3: SharedCache
     dram: Dram
     written: WrittenLines
@@ -231,6 +238,10 @@ class Rates:
     def read_bytes_per_ns(self, level: Level, cores: int = 1) -> float:
         """Of so many cores together."""
         return self._throughput(level, "read", cores)
+
+    def l2_rows_read_bytes_per_ns(self, cores: int = 1) -> float:
+        """Of so many cores together, which read several rows side by side from L2."""
+        return self._throughput("l2", "rows_read", cores)
 
     def write_bytes_per_ns(self, level: Level, cores: int = 1) -> float:
         """Of so many cores together, by stores that go through the caches."""

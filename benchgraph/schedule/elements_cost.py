@@ -85,7 +85,7 @@ class ElementCosts:
         return ElementCost(
             ns * vectors * sum(self._of_vector(schedule, phase, inner, length) for phase in phases),
             ns * (full + (rest > 0)) * sum(self._of_run(phase, inner) for phase in phases) / schedule.jam.count,
-            (self._nbytes + self._late(schedule)) / (self._far_bytes_per_ns(cores) if is_far else rates.read_bytes_per_ns("l2", cores)),
+            (self._nbytes + self._late(schedule)) / (self._far_bytes_per_ns(cores) if is_far else self._l2_bytes_per_ns(schedule, cores)),
             self._passes(schedule, inner, length, task, cores),
             self._parts(schedule, tasks),
             (len(phases) if schedule.split else 1) * nest.share * rates.fork_join_ns(cores) if schedule.parallel else 0.0,
@@ -196,6 +196,15 @@ class ElementCosts:
             return 0.0
         row, most = axes_of(schedule, jam.loop)[-1], 8 * PAGE_BYTES // jam.count
         return sum(a.bits / 8 * nest.size(a.axes) for a in nest.memory if 0 < (a.steps[row] or 0) * a.bits <= most)
+
+    def _l2_bytes_per_ns(self, schedule: Schedule, cores: int) -> float:
+        """Of operands and results that L2 holds, by rows one after the other or several side by side, which take half a page or more."""
+        jam, is_near = schedule.jam, self._nbytes <= HELD * self.target.l1_bytes * cores
+        if jam.count > 1 and not is_near:
+            row, least = axes_of(schedule, jam.loop)[-1], 8 * PAGE_BYTES / 2 / jam.count
+            if any(abs(a.steps[row] or 0) * a.bits >= least for a in self.nest.memory):
+                return self.rates.l2_rows_read_bytes_per_ns(cores)
+        return self.rates.read_bytes_per_ns("l2", cores)
 
     @cached_property
     def _nbytes(self) -> float:

@@ -10,7 +10,7 @@ from benchgraph.core.isa import ISAS
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import PAGE_BYTES, Target
 from benchgraph.schedule.elements import Access, ElementNest, space
-from benchgraph.schedule.elements_cost import ElementCosts, choose_elements
+from benchgraph.schedule.elements_cost import ElementCosts, choose_elements, rows_together
 from benchgraph.schedule.primitives import Schedule
 
 TARGET = Target(ISAS["avx512_core"], 32 << 10, 1 << 20, 1, llc_bytes=32 << 20, machine="zen4")
@@ -44,6 +44,20 @@ def test_the_latency_of_a_row_is_hidden_by_as_much_as_it_is_long(one: int, other
     shares = [COMING / (4 * size + COMING) for size in (one, other)]
     of_one, of_other = (passes(nest, size) for size in (one, other))
     assert of_one / of_other == pytest.approx(shares[0] / shares[1], rel=0.01)
+
+
+ZEN5 = Target(ISAS["avx512_core_bf16"], 48 << 10, 1 << 20, 1, llc_bytes=32 << 20, machine="zen5")
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "target", "together"),
+    [(512, 256, ZEN5, 1), (512, 64, ZEN5, 4), (16, 256, ZEN5, 4), (512, 256, TARGET, 4)],
+    ids=["from L2", "less than half a page together", "from L1", "as fast side by side"],
+)
+def test_rows_are_summed_together_unless_l2_is_slower_side_by_side(rows: int, columns: int, target: Target, together: int) -> None:
+    src, one = Access(0, 32, (columns, 1), 0), Access(1, 32, (0, 1), 0)
+    nest = ElementNest((rows, columns), frozenset({1}), (src, one), (2,), (1,), is_pointwise=False)
+    assert rows_together(nest, target).count == together
 
 
 def test_rows_within_a_page_are_one_stream() -> None:

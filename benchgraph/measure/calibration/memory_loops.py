@@ -19,10 +19,10 @@ from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, call, splat
 from benchgraph.core.errors import OutOfMemory
 from benchgraph.core.free_memory import free_bytes
 from benchgraph.machine.rates import LEVELS, Level
-from benchgraph.machine.target import LINE_BYTES, Target, last_level_bytes
+from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, Target, last_level_bytes
 from benchgraph.machine.topology import last_level_caches
 from benchgraph.measure.bandwidth import LOADS, bandwidth_probes, memory_bytes
-from benchgraph.measure.calibration.timed_loop import Entry, TimedLoop, kept
+from benchgraph.measure.calibration.timed_loop import Entry, TimedLoop, kept, opaque
 from benchgraph.runtime.memory import aligned, mapped
 
 _WORDS = LINE_BYTES // 8  # of an address, in a line
@@ -30,6 +30,7 @@ _CHASED = 1 << 18  # lines of memory that are read one after the other at most: 
 _IN_A_ROW = 2  # samples of a loop: the first brings data into the cache
 _SPREAD = 8  # share of the buffer's size over which these lines lie
 _WRITTEN_BYTES = 128 << 10  # by one core, and still in its L2
+_ROWS = 4  # that are read side by side
 _SLACK_BYTES = 1 << 20  # sizes are rounded up to whole steps of all threads
 
 
@@ -54,6 +55,7 @@ def memory_loops(target: Target) -> Iterator[tuple[str, TimedLoop | Sampled]]:
             yield _name(level, "read", threads), _loads(target, threads, buffer, nbytes)
             yield _name(level, "write", threads), _stores(target, threads, buffer, nbytes, is_non_temporal=False)
         yield _name("dram", "non_temporal", threads), _stores(target, threads, buffer, most, is_non_temporal=True)
+    yield "l2.rows_read_bytes_per_cycle", _loads_of_rows(target, buffer, level_bytes("l2", target, 1, most))
     for level in LEVELS:  # half as much of L2, whose lines collide where pages lie anywhere
         nbytes = most // _SPREAD if level == "dram" else level_bytes(level, target, 1, most) // (1 + (level == "l2"))
         yield f"{level}.latency_ns", _chase(target, mapped(nbytes), is_warm=level != "dram")
@@ -86,6 +88,31 @@ def _name(level: Level, what: str, threads: int) -> str:
 def _loads(target: Target, threads: int, buffer: NDArray[np.uint8], nbytes: int) -> Sampled:
     (probe,) = bandwidth_probes([nbytes], threads, target, buffer=buffer)
     return Sampled(lambda: 1e9 / max(probe.sample() for _ in range(_IN_A_ROW)))
+
+
+def _loads_of_rows(target: Target, buffer: NDArray[np.uint8], nbytes: int) -> TimedLoop:
+    """Rows of a quarter of a page, four at a time, two vectors of each. Units: bytes."""
+    vector_bytes, row_bytes = target.lanes * 4, PAGE_BYTES // _ROWS
+    groups, columns = nbytes // PAGE_BYTES, row_bytes // (2 * vector_bytes)
+    places = [row * row_bytes + column for row in range(_ROWS) for column in (0, vector_bytes)]
+
+    def emit(entry: Entry) -> None:
+        b = entry.builder
+        type = ir.VectorType(I32, target.lanes)
+
+        def group(number: ir.Value, now: list[ir.Value]) -> list[ir.Value]:
+            start = offset_pointer(b, entry.pointer(0), b.mul(number, I64(PAGE_BYTES)), I8)
+
+            def column(i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+                at = offset_pointer(b, start, b.mul(i, I64(2 * vector_bytes)), I8)
+                return [b.xor(x, b.load(offset_pointer(b, at, place, I8), typ=type)) for x, place in zip(sums, places, strict=True)]
+
+            return loop(b, columns, now, column)
+
+        firsts = [opaque(entry, ir.Constant(type, "zeroinitializer")) for _ in places]
+        kept(entry, loop(b, entry.iterations, firsts, lambda _, now: loop(b, groups, now, group)))
+
+    return TimedLoop(emit, target, groups * PAGE_BYTES, pointers=[buffer.ctypes.data], held=buffer, warm_up=1)
 
 
 def _stores(target: Target, threads: int, buffer: NDArray[np.uint8], nbytes: int, *, is_non_temporal: bool) -> TimedLoop:
