@@ -7,8 +7,9 @@ for so in N / ns:
     for no in ns / nb:
       acc[mo, no] += brgemm(src[mo, ko*ks:+ks], wei[ko*ks:+ks, no])       the first block of k overwrites acc
                      [prefetching a part of what the next block is packed from]
+      [tile anchor]                                                       of the last block, where no loop over blocks has it
   for no in ns / nb:
-    [tile anchor]
+    [tile anchor]                                                         otherwise
 """
 
 from __future__ import annotations
@@ -53,13 +54,6 @@ class PackOnTheFly:
         last, next_columns = ceil(self.k / self.ks) - 1, (ZERO, add(so, 1))
         rest = self.k - last * self.ks
         is_last_apart = last > 0 and (rest < self.ks or self.prefetched is not None)  # the block after the last is of other columns
-        blocks = [self._block((ZERO, so), self.ks, width, (Const(1), so) if last else next_columns)]
-        if last > is_last_apart:
-            ko = self.task.storage.var("ko")
-            block = self._block((add(ko, 1), so), self.ks, width, (add(ko, 2), so), accumulate=True)
-            blocks.append(For(ko, Const(last - is_last_apart), block))
-        if is_last_apart:
-            blocks.append(self._block((Const(last), so), rest, width, next_columns, accumulate=True))
 
         def finish(column_block: Expr, columns: int) -> Stmt:
             def copied(rows: int) -> Stmt:
@@ -67,13 +61,25 @@ class PackOnTheFly:
 
             return seq(self.task.for_rows(copied), then(column_block, columns))
 
+        if not last:
+            return self._block((ZERO, so), self.ks, width, next_columns, finish)
+        blocks = [self._block((ZERO, so), self.ks, width, (Const(1), so))]
+        if last > is_last_apart:
+            ko = self.task.storage.var("ko")
+            block = self._block((add(ko, 1), so), self.ks, width, (add(ko, 2), so), accumulate=True)
+            blocks.append(For(ko, Const(last - is_last_apart), block))
+        if is_last_apart:
+            return seq(*blocks, self._block((Const(last), so), rest, width, next_columns, finish, accumulate=True))
         return seq(*blocks, self._by_panels(so, width, finish))
 
     def _by_panels(self, so: Expr, width: int, body: ColumnBody) -> Stmt:
         return self.task.by_panels(so, width, self.ns, self.nb, body)
 
-    def _block(self, at: At, size: int, width: int, following: At, *, accumulate: bool = False) -> Stmt:
-        """Make a block of `size` rows and `width` columns, and multiply by it; following: the block that comes after it."""
+    def _block(
+        self, at: At, size: int, width: int, following: At, then: ColumnBody = lambda *_: seq(), *, accumulate: bool = False
+    ) -> Stmt:
+        """Make a block of `size` rows and `width` columns, and multiply by it; following: the block that comes after it. then: emitted
+        after each panel."""
         task, ks, (ko, so) = self.task, self.ks, at
 
         def multiply(column_block: Expr, columns: int, nb: int) -> Stmt:
@@ -81,10 +87,13 @@ class PackOnTheFly:
             k_range = KRange(ko, ks, size, accumulate, tuple(self._prefetches(following, sub(column_block, mul(so, self.ns // nb)))))
             return task.for_rows(lambda rows: self.kernel.call(self.op, column_block, columns, nb, rows, acc, k_range))
 
+        def panel(column_block: Expr, columns: int) -> Stmt:
+            return seq(multiply(column_block, columns, self.nb), then(column_block, columns))
+
         if not self.makers:
-            return multiply(so, width, self.ns)
+            return seq(multiply(so, width, self.ns), self._by_panels(so, width, then))
         made = (self._make(maker, packing, ko, size, so, width) for maker, packing in self.makers)
-        return seq(*made, self._by_panels(so, width, lambda column_block, columns: multiply(column_block, columns, self.nb)))
+        return seq(*made, self._by_panels(so, width, panel))
 
     def _prefetches(self, following: At, call: Expr) -> Iterator[Prefetch]:
         """A call's part of what the following block is packed from; all calls of a block prefetch all of it."""

@@ -18,13 +18,16 @@ from benchgraph.core.tensor import LogicalTensor, PropertyType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import load_inputs
-from benchgraph.machine.target import Target, host
+from benchgraph.machine.target import ISAS, Target, host
 from benchgraph.partition.ir import Partition
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
 from benchgraph.schedule.nest import F32_BYTES
+from benchgraph.tir.ir import Brgemm
+from benchgraph.tir.visit import walk
 from tests.support.partitions import partition_of
+from tests.support.targets import TARGET
 from tests.support.tensor_ir import tir
 
 Weights = Callable[[GraphBuilder, int, int, int], LogicalTensor]  # (builder, k, n, rows of a group) -> weights in f32 or f16
@@ -190,6 +193,16 @@ def test_temporaries_stay_in_l2(name: str, m: int) -> None:
         pytest.skip("64 rows repay that all weights are packed before")
     rows, scales = m * 64 * 32, 64 * 8192  # are converted, or transposed, as a whole
     assert temporaries(graph(name, m, 64, 32, 8192)) <= F32_BYTES * (rows + scales) + 2 * L2_BYTES, "of 64 MiB of weights in f32"
+
+
+def test_sums_of_one_block_wait_for_no_other_panel() -> None:
+    """Each call's sums become f32 right after it, so that a task keeps those of 64 columns, not of 1103."""
+    b = GraphBuilder()
+    src, wei = b.input((1644, 18), DType.u8), b.input((18, 1103), DType.s8)
+    b.op("MatMul", *(b.op("Dequantize", x, qtype="per_tensor", scales=(0.5,)) for x in (src, wei)))
+    main = tir(partition_of(b.graph()), target=replace(TARGET, isa=ISAS["avx512_core_vnni"]))
+    rows = next(s.m for s in walk(main.body) if isinstance(s, Brgemm))
+    assert max(main.thread_bytes, main.shared_bytes) < 2 * F32_BYTES * rows * 64
 
 
 @pytest.mark.parametrize("name", ["f16", "f8", "s8_per_channel", "u8_per_row", "u4_groups"])
