@@ -61,25 +61,22 @@ class PackOnTheFly:
 
             return seq(self.task.for_rows(copied), then(column_block, columns))
 
-        if not last:
-            return self._block((ZERO, so), self.ks, width, next_columns, finish)
-        blocks = [self._block((ZERO, so), self.ks, width, (Const(1), so))]
+        then_last = finish if self.makers and (is_last_apart or not last) else None  # calls in place have all columns of a block
+        blocks = [self._block((ZERO, so), self.ks, width, (Const(1), so) if last else next_columns, None if last else then_last)]
         if last > is_last_apart:
             ko = self.task.storage.var("ko")
             block = self._block((add(ko, 1), so), self.ks, width, (add(ko, 2), so), accumulate=True)
             blocks.append(For(ko, Const(last - is_last_apart), block))
         if is_last_apart:
-            return seq(*blocks, self._block((Const(last), so), rest, width, next_columns, finish, accumulate=True))
-        return seq(*blocks, self._by_panels(so, width, finish))
+            blocks.append(self._block((Const(last), so), rest, width, next_columns, then_last, accumulate=True))
+        return seq(*blocks, *(() if then_last else (self._by_panels(so, width, finish),)))
 
     def _by_panels(self, so: Expr, width: int, body: ColumnBody) -> Stmt:
         return self.task.by_panels(so, width, self.ns, self.nb, body)
 
-    def _block(
-        self, at: At, size: int, width: int, following: At, then: ColumnBody = lambda *_: seq(), *, accumulate: bool = False
-    ) -> Stmt:
+    def _block(self, at: At, size: int, width: int, following: At, then: ColumnBody | None = None, *, accumulate: bool = False) -> Stmt:
         """Make a block of `size` rows and `width` columns, and multiply by it; following: the block that comes after it. then: emitted
-        after each panel."""
+        after each panel of a block that is made."""
         task, ks, (ko, so) = self.task, self.ks, at
 
         def multiply(column_block: Expr, columns: int, nb: int) -> Stmt:
@@ -88,10 +85,11 @@ class PackOnTheFly:
             return task.for_rows(lambda rows: self.kernel.call(self.op, column_block, columns, nb, rows, acc, k_range))
 
         def panel(column_block: Expr, columns: int) -> Stmt:
-            return seq(multiply(column_block, columns, self.nb), then(column_block, columns))
+            call = multiply(column_block, columns, self.nb)
+            return call if then is None else seq(call, then(column_block, columns))
 
         if not self.makers:
-            return seq(multiply(so, width, self.ns), self._by_panels(so, width, then))
+            return multiply(so, width, self.ns)
         made = (self._make(maker, packing, ko, size, so, width) for maker, packing in self.makers)
         return seq(*made, self._by_panels(so, width, panel))
 

@@ -98,7 +98,7 @@ def _loads_of_rows(target: Target, buffer: NDArray[np.uint8], nbytes: int) -> Ti
 
     def emit(entry: Entry) -> None:
         b = entry.builder
-        type = ir.VectorType(I32, target.lanes)
+        type = I32.lanes(target.lanes)
 
         def group(number: ir.Value, now: list[ir.Value]) -> list[ir.Value]:
             start = offset_pointer(b, entry.pointer(0), b.mul(number, I64(PAGE_BYTES)), I8)
