@@ -95,6 +95,22 @@ def test_two_reductions_have_four_accumulators_each_and_more_have_two(op: BinOp,
     assert print_tir(vectorised(*body, isa="avx2").body).count("x8 register") == accumulators, "results depend on it, and not on the ISA"
 
 
+@pytest.mark.parametrize("op", [BinOp.minimum, BinOp.maximum])
+@pytest.mark.parametrize(("n", "operands"), [(48, [1]), (64, [4]), (117, [4, 3, 1]), (256, [4])])
+def test_extremes_that_are_nan_where_an_operand_is_take_several_vectors_at_a_time(op: BinOp, n: int, operands: list[int]) -> None:
+    """So that machine code checks two of them at once."""
+    body = text(total(n, op))
+    assert body.count("x16 register") == 1
+    assert [
+        line.count(f"{op.value}(") for line in body.splitlines() if " y_v0 = " in f" {line.lstrip()}" and f"{op.value}(" in line
+    ] == operands
+
+
+def test_extremes_of_what_is_stored_too_have_their_own_accumulators() -> None:
+    body = loop(j, 128, put(Y, j, value=at(X, j)), put(R, value=binary(BinOp.maximum, at(R), at(X, j))))
+    assert text(Alloc(R), put(R, value=at(X, 0)), body, put(Y, 1000, value=at(R))).count("x16 register") == 4
+
+
 def test_reduction_into_a_register_and_a_store_of_the_same_values() -> None:
     """The second loop of softmax."""
     e = put(Y, j, value=unary(UnOp.exp, binary(BinOp.sub, at(X, j), f32(1.0))))

@@ -4,6 +4,7 @@
       y[j] = exp(x[j])                     y[16:+16] = exp((x[16:+16] where 0:+16 < x16(4))) where 0:+16 < x16(4)
     }
     for j in 64 { s = s + x[j] }       ->  four vector accumulators, which are added up and reduced into s after the loop
+    for j in 64 { s = max(s, x[j]) }   ->  one for four vectors: v = max(max(max(max(v, x[..]), x[..]), x[..]), x[..])
     for j in 20 {                      ->  for j_v in 1 { r = 0, a vector of 16      (a nested loop that all iterations
       r = 0                                  for k in 3 {                             share runs on vectors)
       for k in 3 {                             r = r + x[k*64 + j_v*16:+16]
@@ -20,7 +21,9 @@ any other way.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial, reduce
 
 from benchgraph.machine.target import Target
 from benchgraph.tir import ir
@@ -47,7 +50,7 @@ def vectorise(f: ir.Func, target: Target) -> ir.Func:
 def _vectors(loop: Loop, taken: set[str]) -> ir.Stmt:
     """The vector form of a loop: accumulators, full vectors, a masked remainder, and the reduction of the accumulators."""
     lanes, copies = loop.lanes, _copies(loop)
-    accs = [[_accumulator(r, k, lanes, taken) for k in range(copies)] for r in loop.reductions]
+    accs = [[_accumulator(r, k, lanes, taken) for k in range(1 if _is_chained(loop) else copies)] for r in loop.reductions]
     parts: list[ir.Stmt] = []
     for r, group in zip(loop.reductions, accs, strict=True):
         for t in group:
@@ -56,9 +59,9 @@ def _vectors(loop: Loop, taken: set[str]) -> ir.Stmt:
     rounds, full, rest = floordiv(loop.extent, copies * lanes), floordiv(loop.extent, lanes), mod(loop.extent, lanes)
     if constant(rounds) != 0:
         base = mul(var, copies * lanes)
-        parts.append(ir.For(var, rounds, block(*(_body(loop, add(base, k * lanes), accs, k) for k in range(copies)))))
+        parts.append(ir.For(var, rounds, block(*_bodies(loop, [add(base, k * lanes) for k in range(copies)], accs))))
     left, first = mod(full, copies), mul(rounds, copies)  # full vectors after the rounds of all accumulators
-    parts += [_body(loop, mul(add(first, k), lanes), accs, k) for k in range(constant(left) or 0)]
+    parts += _bodies(loop, [mul(add(first, k), lanes) for k in range(constant(left) or 0)], accs)
     parts += _remainder(loop, mul(full, lanes), rest, accs)
     return block(*parts, *(_finish(r, group) for r, group in zip(loop.reductions, accs, strict=True)))
 
@@ -80,6 +83,24 @@ def _copies(loop: Loop) -> int:
     if not loop.reductions or (constant(loop.extent) or 0) // loop.lanes < ACCUMULATORS:
         return 1
     return ACCUMULATORS if len(loop.reductions) <= 2 else 2
+
+
+def _is_chained(loop: Loop) -> bool:
+    """Whether one accumulator takes several vectors at a time: of extremes that are NaN where an operand is, of which machine code checks
+    two operands at once (codegen/expressions.py)."""
+    return loop.body == tuple(r.store for r in loop.reductions) and all(r.op is not r.op.by_order for r in loop.reductions)
+
+
+def _bodies(loop: Loop, bases: list[ir.Expr], accs: list[list[ir.Tensor]]) -> list[ir.Stmt]:
+    """Vectors of iterations from each of the bases on."""
+    if not (bases and _is_chained(loop)):
+        return [_body(loop, base, accs, k) for k, base in enumerate(bases)]
+    chains = ((r.op, acc, (widen(loop, r.value, base, None) for base in bases)) for r, (acc,) in zip(loop.reductions, accs, strict=True))
+    return [ir.Store(acc, (), _chain(op, ir.Load(acc, ()), values)) for op, acc, values in chains]
+
+
+def _chain(op: ir.BinOp, first: ir.Expr, others: Iterable[ir.Expr]) -> ir.Expr:
+    return reduce(partial(ir.Binary, op), others, first)
 
 
 def _accumulator(r: Reduction, k: int, lanes: int, taken: set[str]) -> ir.Tensor:
@@ -121,7 +142,5 @@ def _store(loop: Loop, s: ir.Store, base: ir.Expr, mask: ir.Expr | None) -> ir.S
 
 def _finish(r: Reduction, group: list[ir.Tensor]) -> ir.Stmt:
     """Reduce the accumulators into the element that the loop reduced into."""
-    total: ir.Expr = ir.Load(group[0], ())
-    for t in group[1:]:
-        total = ir.Binary(r.op, total, ir.Load(t, ()))
+    total = _chain(r.op, ir.Load(group[0], ()), (ir.Load(t, ()) for t in group[1:]))
     return ir.Store(r.store.tensor, r.store.index, ir.Binary(r.op, ir.Load(r.store.tensor, r.store.index), ir.ReduceLanes(r.op, total)))
