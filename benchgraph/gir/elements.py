@@ -8,7 +8,7 @@ An access is a vector of steps: by how many elements it moves per axis of the ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, prod
@@ -96,6 +96,7 @@ class _Reader:
         self.variables = tuple(Var(f"${axis}") for axis in range(len(domain.extents)))
         self.phase = dict[int, int]()  # by value: that of ops which may read it
         self.instructions, self.sums = Counter[int](), Counter[int]()
+        self.chains = dict[int, tuple[int, int]]()  # by value that is computed per element: its chain's instructions, bits of its operands
 
     def nest(self) -> ElementNest:
         g, node, domain = self.g, self.node, self.domain
@@ -119,7 +120,9 @@ class _Reader:
     def _access(self, id: int, index: Indices, phase: int, *, is_store: bool = False) -> Access:
         v = self.g.root(id)
         bits = self.g.value(v).dtype.bits
-        return Access(v, bits, strides_of(self.g, id, index, self.variables), phase, is_store, id in self.private)
+        return Access(
+            v, bits, strides_of(self.g, id, index, self.variables), phase, is_store, id in self.private, *self.chains.get(id, (0, 0))
+        )
 
     def _of_op(self, op: Op) -> Iterator[Access]:
         """Those that lower/region.py makes, in order."""
@@ -129,8 +132,9 @@ class _Reader:
         match form:
             case Elementwise():
                 index = self._at(domain.axes[dst])
-                for v in op.ins:
-                    yield self._access(v, right_aligned(index, len(g.value(v).shape), Const(0)), phase)
+                reads = [self._access(v, right_aligned(index, len(g.value(v).shape), Const(0)), phase) for v in op.ins]
+                self._record(op, reads)
+                yield from reads
                 for position in () if form.position is None else form.position(op.attrs, g.value(dst).shape, index):
                     yield Access(-1, 0, tuple(unit_steps.step(position, var) for var in self.variables), phase)
                 for v in op.outs:
@@ -153,6 +157,13 @@ class _Reader:
         axes = domain.axes.get(src if isinstance(form, Reduction) or dst in domain.scattered else dst, self.variables)
         is_per_element = not domain.reduced or domain.reduced.intersection(axes) or axes is self.variables
         self.instructions[phase] += _per_element(g, op) if is_per_element else 0
+
+    def _record(self, op: Op, reads: Sequence[Access]) -> None:
+        """What computes its result again: its own instructions and store, and what computes operands that are private."""
+        own = [a for a in reads if a.axes & self.domain.reduced]
+        if len(op.outs) == 1 and all(a.instructions or not a.is_private for a in own):
+            count = _per_element(self.g, op) + 1 + sum(a.instructions - 1 for a in own if a.is_private)
+            self.chains[op.outs[0]] = count, sum(a.source_bits if a.is_private else a.bits for a in own)
 
 
 def instructions_of(g: Graph, op: Op) -> int:

@@ -118,8 +118,10 @@ class SharedCache:
 
 @dataclass(frozen=True)
 class Dram(SharedCache):
-    """Memory. write: bytes stored, where each line is read before and written back later. non_temporal: bytes stored past the caches."""
+    """Memory. write: bytes stored, where each line is read before and written back later. non_temporal: bytes stored past the caches.
+    page_rows_read: several rows of a page side by side, by one core and less than a line at a time; hardware fetches ahead by pages."""
 
+    page_rows_read_bytes_per_ns: float
     non_temporal_bytes_per_ns: float
     all_non_temporal_bytes_per_ns: float
 
@@ -242,6 +244,11 @@ class Rates:
     def l2_rows_read_bytes_per_ns(self, cores: int = 1) -> float:
         """Of so many cores together, which read several rows side by side from L2."""
         return self._throughput("l2", "rows_read", cores)
+
+    @property
+    def page_rows_late(self) -> float:
+        """How much longer memory takes to give several rows of a page side by side, less than a line at a time: a share."""
+        return max(self.dram.read_bytes_per_ns / self.dram.page_rows_read_bytes_per_ns - 1, 0.0)
 
     def write_bytes_per_ns(self, level: Level, cores: int = 1) -> float:
         """Of so many cores together, by stores that go through the caches."""

@@ -17,6 +17,7 @@ from math import ceil, isqrt, prod
 from typing import TypeAlias
 
 from benchgraph.core.divisors import divisor_from
+from benchgraph.core.memoise import memoised_by
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target
@@ -38,7 +39,8 @@ FUNCTION = 15  # the same where elements come from memory: as long as a vector t
 @dataclass(frozen=True)
 class Access:
     """Of an element of a buffer, in the order of the ops. bits: 0 for a number that is computed from the index. steps: by axis of the nest,
-    None where uneven. phase: how many reductions it depends on, one after the other. is_private: nothing outside of the nest reads it."""
+    None where uneven. phase: how many reductions it depends on, one after the other. is_private: nothing outside of the nest reads it.
+    instructions: that compute it again from so many source_bits of the nest's operands; 0 where that is not to be had."""
 
     name: int
     bits: int
@@ -46,6 +48,8 @@ class Access:
     phase: int
     is_store: bool = False
     is_private: bool = False
+    instructions: int = 0
+    source_bits: int = 0
 
     @cached_property
     def axes(self) -> frozenset[int]:
@@ -90,6 +94,28 @@ class ElementNest:
             if a.is_private and a.is_store:
                 first.setdefault(a.name, a.phase)
         return frozenset(a.name for a in self.accesses if a.phase > first.get(a.name, a.phase) and a.axes & self.reduced)
+
+    @memoised_by
+    def stored_with(self, recomputed: int) -> frozenset[int]:
+        """Those that are loaded from memory where values of at most so many instructions are computed again."""
+        return self.stored - {a.name for a in self.accesses if 0 < a.instructions <= recomputed}
+
+    @memoised_by
+    def again_bytes(self, recomputed: int) -> float:
+        """That are accessed again: operands that an earlier phase reads, what values are computed again from, and values that are stored,
+        once by the write."""
+        first, seen, total = dict[int, int](), set[tuple[int, int, bool]](), 0.0
+        stored = self.stored_with(recomputed)
+        for a in self.accesses:
+            is_later, key = a.phase > first.setdefault(a.name, a.phase), (a.name, a.phase, a.is_store)
+            if key in seen or not a.axes & self.reduced:
+                continue
+            seen.add(key)
+            if a.name in stored:
+                total += F32_BYTES * self.size(a.axes) * (is_later or a.is_store)
+            elif is_later:
+                total += (a.source_bits if a.is_private else a.bits) / 8 * self.size(a.axes)
+        return total
 
     # ---- axes that all accesses step through evenly are one loop
 
@@ -211,10 +237,8 @@ def _region(nest: ElementNest, inner: int, target: Target) -> Iterator[Schedule]
     outer = [(axis,) for axis in nest.axes if axis not in nest.reduced and axis not in columns]
     rows = [group for group in nest.reductions if group != columns]
     total = nest.size(columns)
-    most = max(COLUMNS)
-    sizes = sorted({total, *(size for size in COLUMNS if size < total)})
-    if not (nest.stored or nest.is_shared):
-        sizes.sort(key=lambda size: (size > most, -size))  # long rows are read best
+    has_passes = bool(nest.stored) or nest.is_shared  # other nests read long rows best
+    sizes = sorted({total, *(size for size in COLUMNS if size < total)}, reverse=not has_passes)
     for size in sizes if inner not in nest.reduced and not nest.block else (total,):
         blocks = {columns: even_blocks(total, size, LANES)} if size < total else {}
         yield from _loops(nest, outer, blocks, rows, columns, target.isa.registers)

@@ -17,7 +17,7 @@ from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.schedule.primitives import Schedule, UnrollJam
 from benchgraph.schedule.traffic import HELD, dropped
 
-CORES = 2  # with which it is decided whether a reduction is split, so that a result's bits do not depend on threads; the least otherwise
+CORES = 2  # for which it is decided in which order results are summed, so that their bits do not depend on threads
 SHORT_ROW_BYTES = 2 * LINE_BYTES  # rows of so many, far apart in memory, take 2.2 times as long (docs/measurements/lowering.md)
 TOLERANCE = 0.03  # costs that differ by less are equal, so that nests after each other have equal loops, which are merged
 
@@ -56,13 +56,21 @@ def _best(costed: Sequence[tuple[Schedule, ElementCost]]) -> tuple[Schedule, Ele
 
 @lru_cache(maxsize=4096)
 def choose_elements(nest: ElementNest, target: Target) -> Choice:
-    """The schedule of least cost; of those that cost nearly the same, the first."""
+    """The schedule of least cost; of those that cost nearly the same, the first. In which order results are summed is decided for CORES."""
     costs, schedules = ElementCosts(nest, target), tuple(space(nest, target))
-    if not min(schedules, key=lambda s: costs(s, CORES).total).split:
-        schedules = tuple(s for s in schedules if not s.split)
-    most_cores = CORES if schedules[-1].split else max(target.cores, CORES)
-    costed = [(s, costs(s, most_cores)) for s in schedules]
+    usual = min(schedules, key=lambda s: costs(s, CORES).total)
+    least_cores = CORES if nest.is_shared else 1  # a split reduction beside it is decided for CORES, and their loops may be merged
+    most_cores = CORES if usual.split else max(target.cores, least_cores)
+    costed = [(s, costs(s, most_cores)) for s in schedules if _sums(nest, s) == _sums(nest, usual)]
     return Choice.of(_best(costed), costed)
+
+
+def _sums(nest: ElementNest, schedule: Schedule) -> tuple[object, ...]:
+    """What schedules have in common that add the same numbers in the same order: a split, the loop in vectors if it is reduced, and rows
+    that are added together."""
+    inner, rows = axes_of(schedule, schedule.vectorized), axes_of(schedule, schedule.jam.loop) if schedule.jam.count > 1 else ()
+    reduced = (axes if nest.reduced.intersection(axes) else () for axes in (inner, rows))
+    return (schedule.split, *schedule.sizes(schedule.split), *reduced)
 
 
 class ElementCosts:
@@ -88,9 +96,13 @@ class ElementCosts:
             (self._nbytes + self._late(schedule)) / (self._far_bytes_per_ns(cores) if is_far else self._l2_bytes_per_ns(schedule, cores)),
             self._passes(schedule, inner, length, task, cores),
             self._parts(schedule, tasks),
-            (len(phases) if schedule.split else 1) * nest.share * rates.fork_join_ns(cores) if schedule.parallel else 0.0,
+            (len(phases) if schedule.split else 1) * nest.share * self._fork_join(cores) if schedule.parallel else 0.0,
             rates.kernels,
         )
+
+    def _fork_join(self, cores: int) -> float:
+        """Of a parallel loop, which is a call on one core too."""
+        return max(self.rates.fork_join_ns(cores), self.rates.overheads.kernel_call_ns)
 
     def _task_elements(self, schedule: Schedule) -> int:
         """Of a task, or what would be one."""
@@ -116,15 +128,16 @@ class ElementCosts:
         nest, rates = self.nest, self.rates
         accesses = [a for a in nest.accesses if a.phase == phase and (not nest.reduced or a.axes & nest.reduced)]
         tiles = [self._length(schedule, loop) for loop in schedule.order if loop.endswith(".1")] if nest.is_pointwise else []
-        loads = sum(self._access(a, inner, length, min(tiles) if len(tiles) > 1 else 0) for a in accesses)
+        stored = nest.stored_with(schedule.recomputed)
+        loads = sum(self._access(a, inner, length, min(tiles) if len(tiles) > 1 else 0, stored) for a in accesses)
         work = nest.instructions[phase] * rates.vector.simple_cycles
         sums = 0.0 if inner[-1] in nest.reduced else self.nest.sums[phase] * rates.windows.sum_cycles / schedule.jam.count
         return overlapped(loads, work, VECTOR_HIDDEN_SHARE) + sums + rates.overheads.iteration_cycles / 4
 
-    def _access(self, a: Access, inner: Axes, length: int, tile: int) -> float:
+    def _access(self, a: Access, inner: Axes, length: int, tile: int, stored: frozenset[int]) -> float:
         """Cycles of a vector that is read or written. tile: the shorter side of a tile that is transposed."""
         v, step, lanes = self.rates.vector, a.steps[inner[-1]], self.target.lanes
-        if (a.is_private and a.name not in self.nest.stored) or step == 0 or not a.bits:
+        if (a.is_private and a.name not in stored) or step == 0 or not a.bits:
             return 0.0
         load = a.bits / 8 * lanes / self.rates.l1.read_bytes_per_cycle
         if step == 1 or a.is_private:
@@ -158,9 +171,8 @@ class ElementCosts:
         if nest.is_pointwise:
             return 0.0
         read = self.rates.read_bytes_per_ns("l2", cores)
-        again = [a for a in nest.accesses if a.axes & nest.reduced and (a.name in nest.stored if a.is_private else a.phase > 0)]
-        moved = sum((F32_BYTES if a.is_private else a.bits / 8) * nest.size(a.axes) for a in again)
-        of_task = (F32_BYTES * len(nest.stored) + self._nbytes / max(elements, 1)) * task
+        moved, n_stored = nest.again_bytes(schedule.recomputed), len(nest.stored_with(schedule.recomputed))
+        of_task = (F32_BYTES * n_stored + self._nbytes / max(elements, 1)) * task
         sums = 2 * F32_BYTES * sum(nest.sums) if inner[-1] not in nest.reduced else 0
         together = 1 if schedule.jam.phases else schedule.jam.count
         near = moved * dropped(of_task, target.l1_bytes) + sums * elements / together * dropped(sums * length, target.l1_bytes)
@@ -189,13 +201,16 @@ class ElementCosts:
         return coming / (row + coming) * a.bits / 8 * nest.size(a.axes)
 
     def _late(self, schedule: Schedule) -> float:
-        """Bytes from memory that take as long again, since several rows of a page are read together, which hardware prefetches as one
-        stream."""
+        """Bytes that take as long as several rows of a page, accessed together by less than a line at once, take longer from memory.
+        Stores to rows that begin inside of a line are parts of two."""
         jam, nest = schedule.jam, self.nest
         if jam.count == 1 or not self.target.is_far(int(self._nbytes)):
             return 0.0
         row, most = axes_of(schedule, jam.loop)[-1], 8 * PAGE_BYTES // jam.count
-        return sum(a.bits / 8 * nest.size(a.axes) for a in nest.memory if 0 < (a.steps[row] or 0) * a.bits <= most)
+        near = [(a, step) for a in nest.memory if 0 < (step := (a.steps[row] or 0) * a.bits) <= most]
+        at_once, line = min(self.target.lanes, self.rates.datapath_bits // (8 * F32_BYTES)), 8 * LINE_BYTES
+        late = [a for a, step in near if at_once * a.bits < line or (a.is_store and step % line)]
+        return self.rates.page_rows_late * sum(a.bits / 8 * nest.size(a.axes) for a in late)
 
     def _l2_bytes_per_ns(self, schedule: Schedule, cores: int) -> float:
         """Of operands and results that L2 holds, by rows one after the other or several side by side, which take half a page or more."""

@@ -17,8 +17,9 @@ from benchgraph.lower import lower
 from benchgraph.machine.target import Target
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
-from benchgraph.reference.fill import fill
-from benchgraph.schedule.elements import space
+from benchgraph.reference.fill import fill, uniform
+from benchgraph.schedule.elements import CONVERSION, space
+from benchgraph.schedule.elements_cost import ElementCosts
 from benchgraph.schedule.primitives import parse
 from benchgraph.tir.interpret import interpret
 from tests.support.graph_ir import scheduled
@@ -118,13 +119,56 @@ def test_chosen_schedules(graph: Graph, text: str) -> None:
     assert [str(n.schedule) for n in scheduled(graph).nodes if isinstance(n, FusedOp)] == [text]
 
 
-@pytest.mark.parametrize("columns", [196, 784])
-def test_rows_of_one_page_of_memory_are_added_one_by_one(columns: int) -> None:
-    """Longer ones are in pages of their own, and what caches hold needs no stream."""
-    graph = op("ReduceMin", (64, 1024, columns), axes=[1])
-    held, far = (scheduled(graph, replace(TARGET, llc_bytes=llc)).nodes[0] for llc in (0, 32 << 20))
+@pytest.mark.parametrize(
+    ("columns", "dtype", "machine", "together"),
+    [
+        (196, DType.bf16, "", 1),
+        (196, DType.f32, "", 4),
+        (196, DType.f32, "zen4", 1),
+        (784, DType.f32, "zen4", 4),
+    ],
+    ids=["half a line at a time", "a line", "a line in two passes", "in pages of their own"],
+)
+def test_rows_of_a_page_of_memory_are_added_one_by_one(columns: int, dtype: DType, machine: str, together: int) -> None:
+    """What caches hold needs no stream."""
+    graph = op("ReduceMin", (64, 1024, columns), axes=[1], dtype=dtype)
+    held, far = (scheduled(graph, replace(TARGET, llc_bytes=llc, machine=machine)).nodes[0] for llc in (0, 32 << 20))
     jams = [n.schedule.jam.count for n in (held, far) if isinstance(n, FusedOp) and n.schedule is not None]
-    assert jams == ([4, 1] if columns == 196 else [4, 4])
+    assert jams == [4, together]
+
+
+@pytest.mark.parametrize("graph", NESTS.values(), ids=NESTS)
+def test_results_do_not_depend_on_the_number_of_cores(graph: Graph) -> None:
+    """Bit by bit, though schedules do."""
+    p, data = partition_of(graph), uniform(graph, seed=1)
+
+    def results(cores: int) -> bytes:
+        outs = [np.zeros(t.shape, t.dtype.numpy) for t in p.outputs]
+        main = lower(scheduled(graph, replace(SMALL, cores=cores))).main
+        interpret(main, [*(data[t.id].astype(t.dtype.numpy) for t in p.inputs), *outs])
+        return b"".join(out.tobytes() for out in outs)
+
+    assert results(1) == results(2) == results(7)
+
+
+def test_one_core_has_schedules_of_its_own() -> None:
+    """Rows together, where they are no tasks."""
+    graph = op("SoftMax", (8, 128, 128), axis=2)
+    one, two = (str(scheduled(graph, replace(TARGET, cores=cores)).nodes[0].schedule) for cores in (1, 2))
+    assert "unroll_jam d1 by 4" in one
+    assert "parallel d0, d1" in two
+
+
+def test_what_is_computed_again_is_not_stored() -> None:
+    """Softmax of bf16 columns: the second phase reads src again, converts it and stores exponentials, which the third one reads."""
+    g = scheduled(op("SoftMax", (2, 9, 6, 25), dtype=DType.bf16, axis=1), SMALL)
+    (node,) = (n for n in g.nodes if isinstance(n, FusedOp))
+    nest = element_nest(g, node)
+    assert nest is not None
+    stored = [a for a in nest.accesses if a.name in nest.stored and a.is_store]
+    assert [(a.instructions <= CONVERSION, a.source_bits) for a in stored] == [(True, 16), (False, 16)]
+    again, kept = (ElementCosts(nest, SMALL)(parse(f"order d0, d2, d3, d1; vectorize d1{end}"), 1).passes for end in ("; recompute 3", ""))
+    assert again < kept
 
 
 def test_nests_that_share_an_input_have_the_same_loops() -> None:

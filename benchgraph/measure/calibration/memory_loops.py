@@ -31,6 +31,7 @@ _IN_A_ROW = 2  # samples of a loop: the first brings data into the cache
 _SPREAD = 8  # share of the buffer's size over which these lines lie
 _WRITTEN_BYTES = 128 << 10  # by one core, and still in its L2
 _ROWS = 4  # that are read side by side
+_HALF_LINE = LINE_BYTES // 8  # lanes
 _SLACK_BYTES = 1 << 20  # sizes are rounded up to whole steps of all threads
 
 
@@ -55,7 +56,8 @@ def memory_loops(target: Target) -> Iterator[tuple[str, TimedLoop | Sampled]]:
             yield _name(level, "read", threads), _loads(target, threads, buffer, nbytes)
             yield _name(level, "write", threads), _stores(target, threads, buffer, nbytes, is_non_temporal=False)
         yield _name("dram", "non_temporal", threads), _stores(target, threads, buffer, most, is_non_temporal=True)
-    yield "l2.rows_read_bytes_per_cycle", _loads_of_rows(target, buffer, level_bytes("l2", target, 1, most))
+    yield "l2.rows_read_bytes_per_cycle", _loads_of_rows(target, buffer, level_bytes("l2", target, 1, most), (target.lanes, 2))
+    yield "dram.page_rows_read_bytes_per_ns", _loads_of_rows(target, buffer, most, (min(target.lanes, _HALF_LINE), 1))
     for level in LEVELS:  # half as much of L2, whose lines collide where pages lie anywhere
         nbytes = most // _SPREAD if level == "dram" else level_bytes(level, target, 1, most) // (1 + (level == "l2"))
         yield f"{level}.latency_ns", _chase(target, mapped(nbytes), is_warm=level != "dram")
@@ -90,21 +92,22 @@ def _loads(target: Target, threads: int, buffer: NDArray[np.uint8], nbytes: int)
     return Sampled(lambda: 1e9 / max(probe.sample() for _ in range(_IN_A_ROW)))
 
 
-def _loads_of_rows(target: Target, buffer: NDArray[np.uint8], nbytes: int) -> TimedLoop:
-    """Rows of a quarter of a page, four at a time, two vectors of each. Units: bytes."""
-    vector_bytes, row_bytes = target.lanes * 4, PAGE_BYTES // _ROWS
-    groups, columns = nbytes // PAGE_BYTES, row_bytes // (2 * vector_bytes)
-    places = [row * row_bytes + column for row in range(_ROWS) for column in (0, vector_bytes)]
+def _loads_of_rows(target: Target, buffer: NDArray[np.uint8], nbytes: int, vectors: tuple[int, int]) -> TimedLoop:
+    """Rows of a quarter of a page, four at a time. vectors: of so many lanes, and how many of each row at a time. Units: bytes."""
+    lanes, count = vectors
+    row_bytes, step = PAGE_BYTES // _ROWS, lanes * 4 * count
+    groups, columns = nbytes // PAGE_BYTES, row_bytes // step
+    places = [row * row_bytes + vector * lanes * 4 for row in range(_ROWS) for vector in range(count)]
 
     def emit(entry: Entry) -> None:
         b = entry.builder
-        type = I32.lanes(target.lanes)
+        type = I32.lanes(lanes)
 
         def group(number: ir.Value, now: list[ir.Value]) -> list[ir.Value]:
             start = offset_pointer(b, entry.pointer(0), b.mul(number, I64(PAGE_BYTES)), I8)
 
             def column(i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-                at = offset_pointer(b, start, b.mul(i, I64(2 * vector_bytes)), I8)
+                at = offset_pointer(b, start, b.mul(i, I64(step)), I8)
                 return [b.xor(x, b.load(offset_pointer(b, at, place, I8), typ=type)) for x, place in zip(sums, places, strict=True)]
 
             return loop(b, columns, now, column)
