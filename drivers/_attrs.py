@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchgraph.core.errors import did_you_mean
+from benchgraph.core.printable import shortened
 from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import fpmath, natural
+from benchgraph.options.problem import CannotExpress
 
 from ._algs import BINARY_ALIASES, BINARY_NAMES, ELTWISE_ALIASES, ELTWISE_NAMES
 from ._options import data_type, integer, pattern, real, sizes, tag_word
+from ._shapes import spelt
 
 # benchdnn's names of arguments
 ARGS = ("src", "src0", "src1", "wei", "bia", "dst", "diff_src", "diff_wei", "diff_dst")
@@ -183,8 +186,14 @@ def dims_of(policy: str, rank: int, channels: int) -> tuple[int, ...]:
 
 
 def masked(policy: str, shape: tuple[int, ...], channels: int) -> tuple[int, ...]:
-    """The shape with 1 for every dim that the policy leaves out. channels: the dim that per_oc means."""
+    """The shape with 1 for every dim that the policy leaves out. channels: the dim that per_oc means.
+
+    Raises CannotExpress for a dim that the shape lacks.
+    """
     kept = dims_of(policy, len(shape), channels)
+    if kept and kept[-1] >= len(shape):
+        what = f"dst {spelt(shape)} has no dim {kept[-1]}, which {shortened(policy)} names"
+        raise CannotExpress(what, fix="name its dims alone, counted from 0")
     return tuple(size if dim in kept else 1 for dim, size in enumerate(shape))
 
 

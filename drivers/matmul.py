@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from benchgraph.core.errors import InvalidShape
+from benchgraph.core.errors import InvalidShape, within
 from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import natural
 from benchgraph.options.problem import Driver
 
-from ._attrs import (
-    AttributeKnobs,
-    masked,
-)
+from ._attrs import AttributeKnobs, masked
 from ._options import (
     INERT,
     Colons,
@@ -137,7 +134,8 @@ def bias_of(knobs: Knobs, dst: tuple[int, ...]) -> Arg:
     """The bias: the dims of dst that --bia-mask names; a vector when that is the last one alone, which is the form that fuses."""
     from ._draft import Arg
 
-    shape = masked(str(knobs.bia_mask), dst, len(dst) - 1)
+    with within(f"--bia-mask={knobs.bia_mask}"):
+        shape = masked(str(knobs.bia_mask), dst, len(dst) - 1)
     return Arg("bia", shape[-1:] if set(shape[:-1]) == {1} else shape, dtype_of(knobs.bia_dt), option="--bia-dt")
 
 
