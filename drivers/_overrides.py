@@ -1,4 +1,6 @@
-"""What the drivers of graphs and of models share: knobs of values as overrides, and the graph with all of them."""
+"""What the drivers of graphs and of models share: how many partitions are expected, knobs of values as overrides, and the graph with all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchgraph.core.remarks import announce
-from benchgraph.options.parsers import PerId
+from benchgraph.options.knobs import knob
+from benchgraph.options.parsers import PerId, natural
 from benchgraph.options.problem import CannotOverride
 
 if TYPE_CHECKING:
     from benchgraph.graph import Graph
     from benchgraph.graph.override import Overrides
+
+
+def expected_partitions(default: int) -> Any:
+    about = f"how many partitions the fused policy must make (default {default}); 0 = do not check"
+    return knob(default, natural, "N[,N...]", about, product=True)
+
+
+def expected(knobs: Any) -> int:
+    return int(knobs.expected_n_partitions)
 
 
 def of_values(knobs: Any) -> dict[str, Any]:

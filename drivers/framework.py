@@ -10,6 +10,7 @@ from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import boolean, natural, positive
 from benchgraph.options.problem import CannotOverride, Driver
 
+from ._overrides import expected, expected_partitions
 from .graph import LOOPS
 from .graph import Knobs as GraphKnobs
 from .graph import build as build_graph
@@ -62,6 +63,8 @@ class _Own:
 class Knobs(GraphKnobs, _Own):
     """_Own's first: the case is what ends an option list."""
 
+    expected_n_partitions: int = expected_partitions(0)  # which fallbacks change
+
 
 def build(knobs: Knobs, file: Path) -> Graph:
     """The graph driver's. Raises CannotOverride for a fallback whose id no op has; a kind may be one of other cases."""
@@ -85,4 +88,6 @@ def run(problem: Problem, graph: Graph) -> Result:
 
 
 EXAMPLES = ("--framework --case=mlp.json", "-v1 --framework --fallback=SoftMax --case=attention.json")
-DRIVER = Driver("framework", "graphs through the framework layer", Knobs, build, loops=LOOPS, inputs="graph", run=run, examples=EXAMPLES)
+DRIVER = Driver(
+    "framework", "graphs through the framework layer", Knobs, build, expected, LOOPS, inputs="graph", run=run, examples=EXAMPLES
+)

@@ -10,7 +10,7 @@ from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import NOTHING, PerId, attr_texts, dtypes, fpmath, natural, new_shape, per_id, property_type
 from benchgraph.options.problem import Driver
 
-from ._overrides import of_values, rewritten
+from ._overrides import expected, expected_partitions, of_values, rewritten
 
 if TYPE_CHECKING:
     from benchgraph.graph import Graph
@@ -58,9 +58,7 @@ class Knobs:
         product=True,
     )
     attr_fpmath: str = knob("", fpmath, "MODE[:BOOL][,...]", "strict, bf16, f16, tf32 or any; true: for integers too", product=True)
-    expected_n_partitions: int = knob(
-        1, natural, "N[,N...]", "how many partitions the fused policy must make (default 1); 0 = do not check", product=True
-    )
+    expected_n_partitions: int = expected_partitions(1)
     case: str = knob("", str, "FILE", "the JSON file; runs it with the options so far")
 
 
@@ -85,10 +83,6 @@ def build(knobs: Knobs, file: Path) -> Graph:
     from benchgraph.graph import read, row_major
 
     return rewritten(row_major(read(file)), overrides(knobs), file)
-
-
-def expected(knobs: Knobs) -> int:
-    return knobs.expected_n_partitions
 
 
 EXAMPLES = ("--graph --mb=32,128 --case=mlp.json", "--mode=P --graph --dt=bf16 --in-shapes=0:8x13 --case=mlp.json")

@@ -11,7 +11,7 @@ from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import NOTHING, PerId, PerName, dtypes, fpmath, natural, new_shape, per_id, per_name, property_type
 from benchgraph.options.problem import CannotOverride, Driver
 
-from ._overrides import of_values, rewritten
+from ._overrides import expected, expected_partitions, of_values, rewritten
 
 if TYPE_CHECKING:
     from benchgraph.graph import Graph
@@ -43,9 +43,7 @@ class Knobs:
         product=True,
     )
     attr_fpmath: str = knob("", fpmath, "MODE[:BOOL][,...]", "strict, bf16, f16, tf32 or any; true: for integers too", product=True)
-    expected_n_partitions: int = knob(
-        0, natural, "N[,N...]", "how many partitions the fused policy must make (default 0: any)", product=True
-    )
+    expected_n_partitions: int = expected_partitions(0)
     case: str = knob("", str, "FILE", "the model: .onnx, .pt2, or .json with .safetensors beside it; runs it with the options so far")
 
 
@@ -145,10 +143,6 @@ def _opening(found: Model) -> str:
     if (example := OPENING.get(found.source.suffix.lower())) is None:
         return "export it with open dims"
     return f"export it with an open dim, as by {example.format(name=next(iter(found.inputs), 'x'))}"
-
-
-def expected(knobs: Knobs) -> int:
-    return knobs.expected_n_partitions
 
 
 EXAMPLES = ("--model --mb=4 --case=model/resnet18_small.json", "--model --in-shapes=0:2x64x64x3 --case=model/resnet18_small.json")

@@ -22,6 +22,7 @@ from benchgraph.framework.program import in_default_layout
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import allocate
 from benchgraph.harness.inputs import inputs_of
+from benchgraph.harness.partitioning import need_expected
 from benchgraph.harness.verdict import Verdict, compare_outputs
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
@@ -37,7 +38,9 @@ OWN = "benchgraph"
 
 
 def run(problem: Problem, graph: Graph) -> Result:
-    """Mode C of the framework driver. Raises Unavailable for other modes and libraries, Unimplemented for ops without a reference."""
+    """Mode C of the framework driver. Raises Unavailable for other modes and libraries, Unimplemented for ops without a reference, and
+    WrongCount for another number of partitions than expected.
+    """
     g = problem.globals
     if g.mode is not Mode.correctness or g.library != (OWN,):
         fix = "use --mode=C and no --library; `python -m benchgraph.harness.latency` measures"
@@ -58,12 +61,14 @@ def _checked(problem: Problem, graph: Graph) -> Result:
     result = Result(Status.PASSED)
     for spec in problem.globals.contender_specs:
         runs, outputs, complaint = _framework(problem, graph, Policy(spec.policy), given)
+        ops = runs[0].partitions
+        if Policy(spec.policy) is Policy.fused:
+            need_expected(problem, len(ops))
         verdict = compare_outputs(graph, given, outputs, want, "framework", Verdict())
         if not verdict.errors and complaint:
             verdict = replace(verdict, errors=1, reason=complaint)
         notes = [f"[FRAMEWORK]: {spec.policy}: run {k}: {r}" for k, r in enumerate(runs)]
         notes.append(f"[FRAMEWORK]: {spec.policy}: {_beside(graph, Policy(spec.policy), inputs, outputs)}")
-        ops = runs[0].partitions
         result = replace(
             result,
             total=result.total + verdict.total,

@@ -43,11 +43,17 @@ def partition_graph(problem: Problem, graph: Graph, library: Library, contender:
         if not p.is_supported:
             ops = ", ".join(op.label for op in p.ops)
             raise Unimplemented(f"partition {position} ({ops}) is unsupported: {p.reason}", where=contender.label)
-    want = problem.expected_partitions
-    if want and chosen.policy is Policy.fused and not contender.is_witness and len(work) != want:
-        what = f"expected number of partitions ({want}) doesn't coincide with the actual number of partitions ({len(work)})"
-        raise WrongCount(what, fix=f"use --expected-n-partitions={len(work)} if that is right, 0 not to check")
+    if chosen.policy is Policy.fused and not contender.is_witness:
+        need_expected(problem, len(work))
     return work
+
+
+def need_expected(problem: Problem, count: int) -> None:
+    """Raise WrongCount if the problem expects another number of partitions of the fused policy."""
+    want = problem.expected_partitions
+    if want and count != want:
+        what = f"expected number of partitions ({want}) doesn't coincide with the actual number of partitions ({count})"
+        raise WrongCount(what, fix=f"use --expected-n-partitions={count} if that is right, 0 not to check")
 
 
 @phase("compile")

@@ -90,6 +90,24 @@ def test_an_impossible_fallback_is_reported(word: str, says: str, code: int, cas
     assert (says in got.output, got.exit_code) == (True, code), got.output
 
 
+@pytest.mark.parametrize(
+    ("options", "partitions"),
+    [((), 1), (("--policy=post_ops,fused",), 1), (("--fallback=ReLU",), 2), (("--policy=post_ops",), None)],
+    ids=lambda o: " ".join(o) if isinstance(o, tuple) else "",
+)
+def test_the_partitions_of_the_fused_policy_are_counted_if_a_number_is_given(
+    options: tuple[str, ...], partitions: int | None, case: str
+) -> None:
+    """Those that are left beside the fallbacks; 0, the default, is any number."""
+    got = ran(*options, "--expected-n-partitions=7,0,1,2", case)
+    rows = [line.partition(":")[2] for line in got.output.splitlines() if re.match(r"[0-3]:[A-Z]", line)][:4]
+    assert [row.startswith("PASSED") for row in rows] == [partitions is None, True, partitions in (None, 1), partitions in (None, 2)]
+    if partitions is not None:
+        what = f"expected number of partitions (7) doesn't coincide with the actual number of partitions ({partitions})"
+        fix = f"use --expected-n-partitions={partitions} if that is right, 0 not to check"
+        assert rows[0].startswith(f"UNTESTED_FAILED ({what}; {fix})")
+
+
 def test_all_callers_are_compared(case: str) -> None:
     assert ran("-v1", "--callers=3", case).output.count("run 0") == 1
 
