@@ -20,6 +20,7 @@ MOST_BYTES = 64 << 20  # of a file: ten times a dump of 10,000 ops
 _BARE = re.compile(
     r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|(?<![\w.])(?:inf|nan)(?!\w)', re.DOTALL
 )  # possessive, so that an unterminated string is scanned once
+_OPTIONS = re.compile(r"\s*(?:#|--|-v)")  # how a batch file begins
 _SPELLING = {"inf": "Infinity", "nan": "NaN"}
 
 
@@ -76,6 +77,8 @@ def parse(text: str) -> object:
     """The values; the bare words `inf` and `nan`, which the library prints, are numbers. Raises ParseError, with line and column."""
     if not text.strip():
         raise ParseError("the file is empty", fix="a graph has at least one op")
+    if _OPTIONS.match(text):
+        raise ParseError("not JSON: it looks like a batch file", fix="run it as --batch=FILE instead of as a case")
     try:
         return _values(text)
     except json.JSONDecodeError as bad:

@@ -272,6 +272,16 @@ def test_bad_json_is_located() -> None:
     assert message('{\n  "graph": [}\n').startswith("f.json: not JSON: line 2, column 13: Expecting value;")
 
 
+@pytest.mark.parametrize("source", ["--reset --mb=4 --case=mlp.json", "\n# all sizes\n--case=mlp.json\n", "-v1 --graph --case=mlp.json"])
+def test_a_batch_file_is_told_by_its_first_word(source: str) -> None:
+    assert message(source) == "f.json: not JSON: it looks like a batch file; run it as --batch=FILE instead of as a case"
+
+
+@pytest.mark.parametrize("source", ["-inf", "-1", "/* */ {}"])
+def test_other_text_is_no_batch_file(source: str) -> None:
+    assert "batch" not in message(source)
+
+
 def test_bad_json_after_bare_numbers_is_located_in_the_text_as_it_was() -> None:
     assert "line 1, column 18:" in message('{"a": [inf, inf, }')
     assert "line 1, column 8:" in message('{"a": [}, inf')
