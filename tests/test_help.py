@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from benchgraph.cli import main
 from benchgraph.commands.help import COMMANDS, EXAMPLES, USED_MOST, topic
+from benchgraph.commands.help_page import NARROW, WIDE
 from benchgraph.commands.listing import POLICIES, listing
 from benchgraph.core.config import table
 from benchgraph.core.errors import BenchgraphError, did_you_mean
@@ -99,10 +100,20 @@ def test_help_fits_one_screen(about: str) -> None:
 
 
 @pytest.mark.parametrize("about", ["", "all", "env", *COMMANDS, *DRIVERS])
-@pytest.mark.parametrize("columns", [SCREEN[0], 100, 120])
+@pytest.mark.parametrize("columns", [NARROW, 70, SCREEN[0], 100, WIDE])
 def test_no_line_of_help_is_wider_than_the_terminal(about: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     assert [line for line in topic(about).splitlines() if len(line) > columns] == []
+
+
+def test_a_long_line_is_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An example so that a shell takes it; a form below which its description stands."""
+    monkeypatch.setenv("COLUMNS", str(NARROW))
+    page = topic("compare")
+    assert page.startswith("Usage: benchgraph compare A.json[,A2.json...]\n           B.json[,B2.json...] [OPTIONS]\n")
+    examples = page.partition("Examples:\n")[2].replace("\\\n", "").splitlines()
+    assert [shlex.split(line) for line in examples] == [["benchgraph", *shlex.split(line)] for line in COMMANDS["compare"].examples]
+    assert "\n  --tensor-property\n      ID:{undef,variable,constant,host_scalar}[+...]\n      " in topic("graph")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

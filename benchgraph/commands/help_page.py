@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from textwrap import fill
+from textwrap import fill, wrap
 
 from click import HelpFormatter
 
@@ -25,7 +25,7 @@ class Page:
 
     def usage(self, *forms: str) -> None:
         for i, form in enumerate(forms):
-            self._out.write(f"{'       ' if i else 'Usage: '}benchgraph {form}\n")
+            self._out.write(self._wrapped(f"{'       ' if i else 'Usage: '}benchgraph {form}", " " * 11) + "\n")
 
     def text(self, text: str) -> None:
         if text:
@@ -43,7 +43,7 @@ class Page:
         if brief:
             left = max(len(form) for form, _ in rows) + 2
             rows = [(form, _cut(text, self._width - left - 4)) for form, text in rows]
-        self._out.write_dl(rows, col_max=24)
+        self._out.write_dl([(self._wrapped(f"  {form}", " " * 6).lstrip(), text) for form, text in rows], col_max=24)
         self._out.dedent()
 
     def examples(self, lines: Sequence[str]) -> None:
@@ -51,7 +51,12 @@ class Page:
             self._out.write_paragraph()
             self._out.write("Examples:\n")
             for line in lines:
-                self._out.write(f"  benchgraph {line}\n")
+                self._out.write(self._wrapped(f"  benchgraph {line}", " " * 6, " \\") + "\n")
+
+    def _wrapped(self, line: str, indent: str, end: str = "") -> str:
+        """A line as it is if it fits the width, else broken between words. end: of each line but the last."""
+        width = self._width if len(line) <= self._width else self._width - len(end)
+        return f"{end}\n".join(wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
 
     def done(self) -> str:
         return self._out.getvalue().strip("\n")
