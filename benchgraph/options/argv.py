@@ -60,7 +60,8 @@ class CommandLine:
 
 
 def parse(words: Sequence[str], *, default: str = "", command: str = "") -> CommandLine:
-    """Parse all words. Raises UsageError for words that cannot be parsed, and for a batch file that cannot be read.
+    """Parse all words. Raises UsageError for words that cannot be parsed, for a batch file that cannot be read, and where --match and
+    --shard leave no case.
 
     default: the driver if none is named, for the words after a command; the driver's options after the last case then apply to all cases.
     command: whose words these are, for messages.
@@ -77,6 +78,8 @@ def parse(words: Sequence[str], *, default: str = "", command: str = "") -> Comm
             is_ours = p.index % parts == part - 1
             if (is_ours or settings.shard != Globals().shard) and _matches(p, pending.match):
                 (problems if is_ours else left).append(p)
+    if planned and not problems:
+        raise UsageError(f"--match and --shard leave none of {planned} cases", fix="widen them")
     return CommandLine(tuple(problems), settings, planned, tuple(state.notes.values()), state.case, _shard(settings, problems, left))
 
 

@@ -245,7 +245,8 @@ def test_match_and_shard_leave_cases_out_and_keep_their_numbers() -> None:
     assert chosen("--match=mb=[23].*b.json") == [5, 6]
     assert [chosen(f"--shard={i}/3") for i in (1, 2, 3)] == [[0, 3, 6], [1, 4, 7], [2, 5]]
     assert chosen("--match=a.json", "--shard=2/2") == [1, 3]
-    assert parse(["--match=zzz", "--graph", "--case=a.json"]).planned == 1
+    with pytest.raises(UsageError, match="--match and --shard leave none of 1 cases; widen them"):
+        parse(["--match=zzz", "--graph", "--case=a.json"])
 
 
 def test_shards_of_one_run_know_that_they_are() -> None:
