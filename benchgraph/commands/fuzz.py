@@ -22,10 +22,11 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.case import run_case
 from benchgraph.harness.command_words import own_options, parsed_value
 from benchgraph.harness.isolate import run_isolated, share_of_threads
-from benchgraph.options.argv import CommandLine, parse
+from benchgraph.options.argv import CONTROLS, CommandLine, parse
 from benchgraph.options.knobs import Globals
 from benchgraph.options.parsers import Parse, natural, positive
-from benchgraph.options.problem import Problem
+from benchgraph.options.plugins import driver_option
+from benchgraph.options.problem import TRIGGER, Problem
 from benchgraph.present.progress import progress_line
 from benchgraph.reference import domain
 from benchgraph.results.result import CaseResult, Status
@@ -71,13 +72,15 @@ def parse_request(given: Sequence[str]) -> Request:
         name, parser = OPTIONS[option]
         own[name] = parsed_value("fuzz", option, value, parser)
     for word in words:
-        before = rest[-1] if rest else "fuzz"
+        option = word.partition("=")[0]
+        if option in (TRIGGER, *CONTROLS) or driver_option(option):
+            raise UsageError("the cases of the command are random graphs", where=f"fuzz: {word}", fix="leave it out")
         if word.startswith("-"):
             rest.append(word)
-        elif before.startswith("-") and "=" not in before:
-            rest[-1] = f"{before}={word}"
+        elif rest and "=" not in rest[-1]:
+            rest[-1] += f"={word}"
         else:
-            raise UsageError(f"a word that is no option: '{word}'", where=f"fuzz: {before}", fix="write options as --name=value")
+            raise UsageError("a word that is not an option", where=f"fuzz: {word}", fix="write options as --name=value")
     return Request(**own, rest=tuple(rest))
 
 

@@ -68,7 +68,11 @@ def test_the_other_words_go_to_every_graph() -> None:
         (["--seed"], "fuzz: --seed: a value is missing; write '--seed VALUE'"),
         (["--release=2.0"], "--release: bad value '2.0'; give a release of oneDNN, 3.2 or a newer one"),
         (["--release=3.1"], "--release: bad value '3.1'; give a release of oneDNN, 3.2 or a newer one"),
-        (["5"], "fuzz: a word that is no option: '5'; write options as --name=value"),
+        (["5"], "fuzz: 5: a word that is not an option; write options as --name=value"),
+        (["--case=mlp.json"], "fuzz: --case=mlp.json: the cases of the command are random graphs; leave it out"),
+        (["--jobs=1", "--batch", "test_graph_ci"], "fuzz: --batch: the cases of the command are random graphs; leave it out"),
+        (["--graph"], "fuzz: --graph: the cases of the command are random graphs; leave it out"),
+        (["--match=none"], "--match and --shard leave none of 100 cases; widen them"),
         (["--cuont=3"], "--cuont: unknown option"),
     ],
 )
