@@ -75,7 +75,7 @@ def spec(kind: str) -> OpSpec:
     """The row of an op kind. Raises NoSuchOpKind with the nearest kind there is."""
     if kind in _ROWS:
         return _ROWS[kind]
-    raise NoSuchOpKind(f"unknown op kind {quoted(kind)}", fix=did_you_mean(kind, OPS))
+    raise NoSuchOpKind(f"unknown op kind {quoted(kind)}", fix=did_you_mean(kind, OPS) or "'benchgraph ops' lists them")
 
 
 def attrs_of(kind: str) -> dict[str, Attr]:

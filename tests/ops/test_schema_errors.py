@@ -31,10 +31,10 @@ def test_an_unknown_kind_gets_a_suggestion() -> None:
     assert caught.value.status is Status.invalid_graph_op
 
 
-def test_an_unknown_kind_like_no_other_gets_none() -> None:
+def test_an_unknown_kind_like_no_other_is_told_where_kinds_are_listed() -> None:
     with pytest.raises(NoSuchOpKind) as caught:
         spec("Xyzzy")
-    assert str(caught.value) == "unknown op kind 'Xyzzy'"
+    assert str(caught.value) == "unknown op kind 'Xyzzy'; 'benchgraph ops' lists them"
 
 
 def test_defaults_are_filled_and_given_values_kept() -> None:
