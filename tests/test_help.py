@@ -163,6 +163,11 @@ def test_help_about_nothing_is_refused_with_the_nearest() -> None:
     for words in (["--help=matmull"], ["help", "matmull"]):
         done = CliRunner().invoke(main, words)
         assert (done.stderr, done.exit_code) == ("benchgraph: --help: no help about 'matmull'; did you mean 'matmul'?\n", 2)
+    done = CliRunner().invoke(main, ["help", "matmul", "conv"])
+    assert (done.stderr, done.exit_code) == (
+        "benchgraph: --help: no help about 'matmul conv'; did you mean 'matmul'?\n",
+        2,
+    )
 
 
 # ---- what help says is so --------------------------------------------------------------------------------------------

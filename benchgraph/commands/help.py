@@ -262,7 +262,7 @@ def requested_help(words: Sequence[str]) -> str | None:
     """The help text that the words request; None if they request none. Raises UsageError for an unknown topic."""
     if words and words[0] == "help":
         topics = [word for word in words[1:] if not word.startswith("-")]
-        return topic(topics[0]) if topics else of_command("help") if len(words) > 1 else overview()
+        return topic(" ".join(topics)) if topics else of_command("help") if len(words) > 1 else overview()
     for i, word in enumerate(words):
         option, _, value = word.partition("=")
         if option in ("--help", "-h"):

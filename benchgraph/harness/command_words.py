@@ -55,12 +55,15 @@ def own_options(
 
 
 def need_no_options(command: str, words: Sequence[str], options: Sequence[str], *, allows_others: bool = True) -> None:
-    """Raise UsageError for a word that looks like an option, or for any. options: those that the command has."""
+    """Raise UsageError for a word that looks like an option or is empty, or for any. options: those that the command has."""
     for word in words:
-        option = word.partition("=")[0]
-        if not allows_others or (option.startswith("-") and option != STDOUT):
-            fix = did_you_mean(option, options) or f"there {'are' if len(options) > 1 else 'is'} {', '.join(options)}"
-            raise UnknownOption("unknown option", where=f"{command}: {option}", fix=fix)
+        option, listed = word.partition("=")[0], f"there {'are' if len(options) > 1 else 'is'} {', '.join(options)}"
+        if option.startswith("-") and option != STDOUT:
+            raise UnknownOption("unknown option", where=f"{command}: {option}", fix=did_you_mean(option, options) or listed)
+        if not word:
+            raise UsageError("an empty word, as of a variable that is not set", where=command, fix="give a name, or leave it out")
+        if not allows_others:
+            raise UsageError("a word that is not an option", where=f"{command}: {word}", fix=listed)
 
 
 def need_output(command: str, file: str, kind: str) -> None:

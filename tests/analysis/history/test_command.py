@@ -226,6 +226,7 @@ def test_each_machine_has_a_picture() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["history", "mlp"], "history: mlp: a word that is not an option; there are --history, --case, "),
         (["history", "--caze=a"], "history: --caze: unknown option; did you mean '--case'?"),
         (["history", "--case"], "history: --case: a value is missing; write '--case=VALUE'"),
         (["history", "--case=("], "history: --case: bad value '('; "),
