@@ -126,6 +126,11 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_refused(bad, ExitCode.refused))
     for note in unknown():
         warn(note)
+    try:
+        if words[0] in COMMANDS:
+            _need_bare_flags(*words)
+    except UsageError as bad:
+        ctx.exit(_refused(bad))
     if words[0] in ANSWERS:
         ctx.exit(_answer(words[0], list(words[1:]), ctx.obj))
     if words[0] in MEASURE:
@@ -136,8 +141,6 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         line = parse(list(words))
         if not line.planned:
             raise UsageError("nothing to run", fix=f"add {line.case}")
-        if not line.problems:
-            raise UsageError(f"--match and --shard leave none of {line.planned} cases", fix="widen them")
         jobs = _workers(line)
         _need_resources(line, ctx.obj)
         need_outputs(line.globals)
@@ -170,6 +173,15 @@ def _refused(bad: BenchgraphError, code: ExitCode = ExitCode.failed) -> int:
         bad = UsageError(bad.what, where=bad.where, fix=f"it is one of {', '.join(owners)}")
     warn(str(bad))
     return ExitCode.refused if isinstance(bad, UsageError) else code
+
+
+def _need_bare_flags(command: str, *words: str) -> None:
+    """Raise UsageError for a value of an option of the command that takes none."""
+    flags = {form for form, _ in COMMANDS[command].options if form.startswith("--") and " " not in form}
+    for word in words:
+        option, has_value, value = word.partition("=")
+        if has_value and option in flags:
+            raise UsageError(f"{option} takes no value, and '{value}' is one", where=command, fix=f"write '{option}'")
 
 
 def _answer(command: str, words: list[str], given: Bench | None) -> int:

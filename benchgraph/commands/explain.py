@@ -42,10 +42,6 @@ def run(given: list[str], bench: Bench) -> str:
     """
     words = list[str]()
     [*_, output] = ["", *(value for _, value in own_options("explain", OUTPUT, given, words, form=" FILE"))]
-    for word in words:
-        if word.startswith(f"{JSON}="):
-            value = word.partition("=")[2]
-            raise UsageError(f"{JSON} takes no value, and '{value}' is one", where="explain", fix=f"write '{JSON} -o FILE'")
     is_json = JSON in words
     need_output("explain", output, "json" if is_json else "console")
     command_line = select_cases("explain", [word for word in words if word != JSON])
