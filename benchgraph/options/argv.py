@@ -28,7 +28,7 @@ from typing import Any
 from benchgraph.core.errors import InvalidArguments, ParseError, UnknownOption, UsageError, did_you_mean
 from benchgraph.core.files import is_file, real
 from benchgraph.core.remarks import remark
-from benchgraph.options.batch import Lookup, Word, drivers_with, tokenize
+from benchgraph.options.batch import Lookup, Word, content, drivers_with, tokenize
 from benchgraph.options.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.options.matching import matches
 from benchgraph.options.parsers import shell_word, text
@@ -280,7 +280,7 @@ class _State:
             chain = " -> ".join(p.name for p in (*nest, path))
             raise UsageError(f"batch files include each other: {chain}", where=option.where or f"--batch={name}")
         try:
-            words = list(tokenize(_content(path), name))
+            words = list(tokenize(content(path), name))
         except ParseError as bad:
             raise UsageError(bad.what, where=bad.where, fix=bad.fix) from bad
         self.feed(words, (*nest, real(path)))
@@ -345,22 +345,6 @@ def _matches(problem: Problem, match: str) -> bool:
         return all(matches(each, problem.repro) for each in (problem.globals.match, match) if each)
     except InvalidArguments as bad:
         raise UsageError(bad.what, where=MATCH, fix=bad.fix) from bad
-
-
-def _content(path: Path) -> str:
-    """The text of a batch file. Bytes that are not UTF-8 are kept as surrogates, as in file names."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as bad:
-        raise UsageError(f"cannot read the batch file: {bad.strerror}", where=str(path), fix="name another one") from bad
-    if text.startswith("\ufeff"):
-        raise UsageError("the file begins with a byte order mark", where=str(path), fix="save it as UTF-8 without one")
-    if text.lstrip().startswith("{"):
-        fix = f"run a case by: benchgraph --graph {shell_word(f'{TRIGGER}={path}')}"
-        raise UsageError("no batch file: it is JSON", where=str(path), fix=fix)
-    if "\0" in text:
-        raise UsageError("no batch file: it holds bytes that are no text", where=str(path), fix="name a file of options")
-    return text
 
 
 def _product(knobs: type, state: State, loops: tuple[str, ...] = ()) -> list[Any]:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchgraph.core.errors import InvalidArguments, ParseError, nearest
+from benchgraph.core.errors import InvalidArguments, ParseError, UsageError, nearest
 from benchgraph.core.files import data_dir, exists, is_file, real
-from benchgraph.options.parsers import unescaped
+from benchgraph.options.parsers import shell_word, unescaped
+from benchgraph.options.problem import TRIGGER
 
 MAX_SEEN = 30  # directories remembered from earlier look-ups, as in benchdnn
 
@@ -33,6 +34,22 @@ PARTS = re.compile(
     r"""(?P<plain>(?:[^\s'"$]|\$(?!'))+|\$)"""
 )
 ESCAPED = re.compile(r'\\(["\\$`])')  # in double quotes; other backslashes there are literal
+
+
+def content(path: Path) -> str:
+    """The text of a batch file. Bytes that are not UTF-8 are kept as surrogates, as in file names."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as bad:
+        raise UsageError(f"cannot read the batch file: {bad.strerror}", where=str(path), fix="name another one") from bad
+    if text.startswith("\ufeff"):
+        raise UsageError("the file begins with a byte order mark", where=str(path), fix="save it as UTF-8 without one")
+    if text.lstrip().startswith("{"):
+        fix = f"run a case by: benchgraph --graph {shell_word(f'{TRIGGER}={path}')}"
+        raise UsageError("no batch file: it is JSON", where=str(path), fix=fix)
+    if "\0" in text:
+        raise UsageError("no batch file: it holds bytes that are no text", where=str(path), fix="name a file of options")
+    return text
 
 
 def tokenize(content: str, name: str) -> Iterator[Word]:
