@@ -152,7 +152,7 @@ class _State:
             option, given, value = word.text.partition("=")
             option = option.replace("_", "-") if option.startswith("--") else option
             option = self.driver.aliases.get(option, option) if self.driver else option
-            if option == "--reset":
+            if option == "--reset" and not given:
                 self.knobs, self.match = {}, ""
             elif option == "-v" or (option.startswith("-v") and option[2:].isdecimal()):
                 self._set_global(knobs_of(Globals)["--verbose"], option[2:] or "1", word)
@@ -182,10 +182,12 @@ class _State:
         if option in CONTROLS or option in knobs_of(Globals) or option in local or option in self._inert:
             return
         where = _where(Word(option, word.where))
+        if not word.text:
+            raise UsageError("an empty word, as of a variable that is not set", where=word.where, fix="leave it out")
         if not option.startswith("-"):
             case = shell_word(f"{TRIGGER}={word.text}")
-            is_complete = self.driver or self.command or word.where
-            fix = f"did you mean '{case}'?" if is_complete else f"write: benchgraph --driver graph {case}"
+            is_complete, quoted = self.driver or self.command or word.where, case if case.endswith("'") else f"'{case}'"
+            fix = f"did you mean {quoted}?" if is_complete else f"write: benchgraph --driver graph {case}"
             raise UsageError("a word that is not an option", where=where, fix=fix)
         if self._is_of_driver(option) and not self.driver:
             raise UsageError("this option belongs to a driver", where=where, fix="name the driver first, as in '--driver graph'")
@@ -209,12 +211,14 @@ class _State:
         self.unused["--driver"] = Word(f"--{name}", word.where)
 
     def _set(self, option: Word, value: str, nest: tuple[Path, ...]) -> None:
+        if option.text in (TRIGGER, "--driver", "--batch") and not value:
+            raise UsageError("a value is missing", where=_where(option), fix=f"write '{option.text}=VALUE'")
+        if option.text == "--reset":
+            raise UsageError("it takes no value", where=_where(option), fix="write '--reset'")
         if option.text == "--driver":
             self._choose(value, option)
         elif option.text == "--batch":
             self._batch(value, option, nest)
-        elif option.text == TRIGGER and not value:
-            raise UsageError("a value is missing", where=_where(option), fix=f"write '{TRIGGER}=VALUE'")
         elif self.driver and option.text == TRIGGER:
             self._run(value, option)
         elif option.text in self._local:

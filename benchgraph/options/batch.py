@@ -44,7 +44,7 @@ def content(path: Path) -> str:
         raise UsageError(f"cannot read the batch file: {bad.strerror}", where=str(path), fix="name another one") from bad
     if text.startswith("\ufeff"):
         raise UsageError("the file begins with a byte order mark", where=str(path), fix="save it as UTF-8 without one")
-    if text.lstrip().startswith("{"):
+    if text.lstrip().startswith(("{", "[")):
         fix = f"run a case by: benchgraph --graph {shell_word(f'{TRIGGER}={path}')}"
         raise UsageError("no batch file: it is JSON", where=str(path), fix=fix)
     if "\0" in text:

@@ -320,6 +320,11 @@ def test_max_ms_is_clamped_as_in_benchdnn() -> None:
         (["--graph", "mlp.json"], "mlp.json: a word that is not an option; did you mean '--case=mlp.json'?"),
         (["--graph", "--mb"], "--mb: a value is missing; write '--mb=VALUE'"),
         (["--graph", "--mb", "--case=a.json"], "--mb: a value is missing; write '--mb=VALUE'"),
+        (["--graph", "a b"], "a b: a word that is not an option; did you mean '--case=a b'?"),
+        (["--graph", ""], "an empty word, as of a variable that is not set; leave it out"),
+        (["--batch="], "--batch: a value is missing; write '--batch=VALUE'"),
+        (["--driver="], "--driver: a value is missing; write '--driver=VALUE'"),
+        (["--graph", "--reset=1"], "--reset: it takes no value; write '--reset'"),
         (["--graph", "--case="], "--case: a value is missing; write '--case=VALUE'"),
         (["--matmul", "--case="], "--case: a value is missing; write '--case=VALUE'"),
         (["--graph", "--mb=four"], "--mb: bad value 'four'; give a non-negative integer"),
@@ -424,8 +429,9 @@ def test_the_files_that_are_cases_are_those_that_models_are_read_from() -> None:
     assert set(CASE_FILES) == set(MODEL_SUFFIXES)
 
 
-def test_a_json_file_is_no_batch_file(tmp_path: Path) -> None:
-    (tmp_path / "mlp.json").write_text('{"graph": []}')
+@pytest.mark.parametrize("text", ['{"graph": []}', '\n [{"id": 0}]'])
+def test_a_json_file_is_no_batch_file(text: str, tmp_path: Path) -> None:
+    (tmp_path / "mlp.json").write_text(text)
     with pytest.raises(UsageError) as bad:
         parse(["--graph", f"--batch={tmp_path}/mlp.json"])
     assert str(bad.value) == f"{tmp_path}/mlp.json: no batch file: it is JSON; run a case by: benchgraph --graph --case={tmp_path}/mlp.json"
