@@ -41,7 +41,8 @@ def parse_shapes(text: str, least: int, most: int, example: str) -> Shapes:
     if not least <= len(shapes) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
         given = "1 tensor is" if len(shapes) == 1 else f"{len(shapes)} tensors are"
-        raise ValueError(f"{given} given where {wanted} are needed; join them by ':', as in {example}")
+        fix = f"are needed; join them by ':', as in {example}" if most > 1 else f"is needed, as in {example}"
+        raise ValueError(f"{given} given where {wanted} {fix}")
     return Shapes(tuple(shapes), name)
 
 

@@ -18,6 +18,11 @@ def test_what_is_printed_is_read_again(problem: object) -> None:
     assert S.parse_shapes(str(problem), 1, 10**6, "2x3") == problem
 
 
+def test_more_tensors_than_one_are_refused_where_one_is_needed() -> None:
+    with pytest.raises(ValueError, match=r"^2 tensors are given where 1 is needed, as in 8x64$"):
+        S.parse_shapes("2x3:3x2", 1, 1, "8x64")
+
+
 @pytest.mark.parametrize("text", ["2x3:3x4n1st", "2x3:3x4_n1st", '2x3:3x4n"1st"', '2x3:3x4_n"1st"'])
 def test_names_may_be_quoted_and_set_off(text: str) -> None:
     assert S.parse_shapes(text, 2, 2, "2x3:3x4") == S.Shapes(((2, 3), (3, 4)), "1st")
