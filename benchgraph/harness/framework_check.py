@@ -27,6 +27,7 @@ from benchgraph.harness.verdict import Verdict, compare_outputs
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
 from benchgraph.measure.phases import phase
+from benchgraph.options.policy import PolicyChoice
 from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Policy
 from benchgraph.reference import differ_in_kind, evaluate
@@ -38,7 +39,7 @@ OWN = "benchgraph"
 
 
 def run(problem: Problem, graph: Graph) -> Result:
-    """Mode C of the framework driver. Raises Unavailable for other modes and libraries, Unimplemented for ops without a reference, and
+    """Mode C of the framework driver. Raises Unavailable for other modes, libraries and passes, Unimplemented for ops without a reference,
     WrongCount for another number of partitions than expected.
     """
     g = problem.globals
@@ -60,15 +61,19 @@ def _checked(problem: Problem, graph: Graph) -> Result:
         want = evaluate(graph, given)
     result = Result(Status.PASSED)
     for spec in problem.globals.contender_specs:
-        runs, outputs, complaint = _framework(problem, graph, Policy(spec.policy), given)
+        chosen = PolicyChoice.read(spec.policy)
+        if chosen.options.off:
+            what = "the framework compiles with all passes"
+            raise Unavailable(what, where=f"--policy={spec.policy}", fix=f"use --policy={chosen.policy.value}")
+        runs, outputs, complaint = _framework(problem, graph, chosen.policy, given)
         ops = runs[0].partitions
-        if Policy(spec.policy) is Policy.fused:
+        if chosen.policy is Policy.fused:
             need_expected(problem, len(ops))
         verdict = compare_outputs(graph, given, outputs, want, "framework", Verdict())
         if not verdict.errors and complaint:
             verdict = replace(verdict, errors=1, reason=complaint)
         notes = [f"[FRAMEWORK]: {spec.policy}: run {k}: {r}" for k, r in enumerate(runs)]
-        notes.append(f"[FRAMEWORK]: {spec.policy}: {_beside(graph, Policy(spec.policy), inputs, outputs)}")
+        notes.append(f"[FRAMEWORK]: {spec.policy}: {_beside(graph, chosen.policy, inputs, outputs)}")
         result = replace(
             result,
             total=result.total + verdict.total,

@@ -108,6 +108,11 @@ def test_the_partitions_of_the_fused_policy_are_counted_if_a_number_is_given(
         assert rows[0].startswith(f"UNTESTED_FAILED ({what}; {fix})")
 
 
+def test_a_policy_that_leaves_passes_out_is_skipped(case: str) -> None:
+    got = ran("--policy=fused:no-coarse", case)
+    assert "SKIPPED (--policy=fused:no-coarse: the framework compiles with all passes; use --policy=fused)" in got.output
+
+
 def test_all_callers_are_compared(case: str) -> None:
     assert ran("-v1", "--callers=3", case).output.count("run 0") == 1
 
