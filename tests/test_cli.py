@@ -201,6 +201,32 @@ def test_places_that_contradict_themselves_are_refused(cases: Path, words: str, 
     assert (result.stderr, result.stdout, result.exit_code) == (message, "", 2)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--graph --report=json:good.json --case=good.json",
+        "--graph --data=good.json --report=json:good.json --case=packaged/relu.json",
+        "explain --json -o good.json --case=good.json",
+        "show --format=dot -o link --case=good.json",
+        "merge good.json other.json --output=good.json",
+        "render good.json --report=json:good.json",
+        "compare a.json,link good.json --report=markdown:link",
+        "import folder/graph.json -o folder",
+        "import folder/times.txt -o folder",
+    ],
+)
+def test_nothing_that_is_read_is_overwritten(cases: Path, words: str) -> None:
+    (cases / "folder").mkdir()
+    (cases / "folder" / "graph.json").write_bytes((cases / "good.json").read_bytes())
+    (cases / "folder" / "times.txt").write_text("__REPRO: --graph --case=good.json\n")
+    (cases / "link").symlink_to("good.json")
+    before = {path: path.read_bytes() for path in cases.rglob("*") if path.is_file()}
+    result = run(*words.split())
+    assert result.stderr.endswith(": it is read, and would be overwritten; name another file\n"), result.output
+    assert (result.exit_code, result.stdout) in ((2, ""), (1, ""))
+    assert {path: path.read_bytes() for path in cases.rglob("*") if path.is_file()} == before
+
+
 @pytest.mark.parametrize("option", ["--resume", "--history"])
 def test_what_is_read_again_is_no_pipe(cases: Path, option: str) -> None:
     result = run("--graph", "--case=good.json", f"{option}=-")

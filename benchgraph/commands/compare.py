@@ -38,7 +38,7 @@ def run(given: list[str]) -> tuple[str, int]:
     if len(sides) != 2:
         fix = "write 'benchgraph compare A.json B.json'; runs of one side are joined by commas: A.json,A2.json"
         raise UsageError(f"{counted(len(sides), 'side')} to compare", where="compare", fix=fix)
-    need_places("compare", reports)
+    need_places("compare", reports, [file for names in sides for file in names.split(",")])
     a, b = (read(names, own["--match"]) for names in sides)
     check(a, b, other_machine=OTHER_MACHINE in given)
     comparison = compare(a, b, own["--threshold"], own["--fail-on"], other_machine=OTHER_MACHINE in given)

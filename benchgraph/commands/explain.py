@@ -43,10 +43,10 @@ def run(given: list[str], bench: Bench) -> str:
     words = list[str]()
     [*_, output] = ["", *(value for _, value in own_options("explain", OUTPUT, given, words, form=" FILE"))]
     is_json = JSON in words
-    need_output("explain", output, "json" if is_json else "console")
     command_line = select_cases("explain", [word for word in words if word != JSON])
     if not (problems := command_line.problems):
         raise UsageError("no case to explain", where="explain", fix=f"add {command_line.case}")
+    need_output("explain", output, "json" if is_json else "console", {p.file for p in problems})
     if any(p.globals.library != Globals().library for p in problems):
         raise UsageError("only our own compiler can be asked", where="explain: --library", fix="leave it out")
     need_isas(problems)

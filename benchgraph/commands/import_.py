@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from benchgraph.core.errors import BenchgraphError, UsageError, within
-from benchgraph.core.files import read_text
+from benchgraph.core.files import read_text, real
 from benchgraph.core.formats import counted, size
 from benchgraph.core.printable import printable, shortened
 from benchgraph.graph import Graph
 from benchgraph.graph.model import Model
 from benchgraph.harness.command_words import need_no_options, own_options, parsed_value
-from benchgraph.harness.outputs import need_folder
+from benchgraph.harness.outputs import need_file
 from benchgraph.harness.partitioning import traffic
 from benchgraph.importers.batch_file import batch_file, reasons
 from benchgraph.importers.graph_lines import Dumps
@@ -70,7 +70,7 @@ def _log(request: Request) -> tuple[str, ExitCode]:
         if request.sizes:
             raise UsageError("a log has the sizes of what it ran", where="import: --mb, --in-shapes", fix="leave them out")
         replay = _replay(request.replay) if request.replay else NO_REPLAY
-        need_folder(request.folder, f"import: --output={request.folder}")
+        _need_files(request, BATCH, TIMES)
         cases = cases_of(log, Dumps(request.file.parent), work_of)
     for case in cases:
         if case.file:
@@ -82,6 +82,12 @@ def _log(request: Request) -> tuple[str, ExitCode]:
     return text, ExitCode.ok if has_case else ExitCode.failed
 
 
+def _need_files(request: Request, *names: str) -> None:
+    """Raise UsageError unless files of these names can be written to the folder."""
+    for name in names:
+        need_file(request.folder / name, f"import: --output={request.folder}", {real(request.file)})
+
+
 def _model(request: Request) -> str:
     """A graph, the data of its constants, and a batch file that runs them."""
     if request.replay:
@@ -90,7 +96,7 @@ def _model(request: Request) -> str:
         driver = load_driver("model")
         assert driver.model is not None
         model = driver.model(driver.knobs(**_knobs(driver, request.sizes)), request.file)
-        need_folder(request.folder, f"import: --output={request.folder}")
+        _need_files(request, GRAPH, BATCH)
     try:
         write_model(model, request.folder / GRAPH)
     except OSError as bad:

@@ -25,7 +25,7 @@ def run(given: Sequence[str]) -> tuple[str, int]:
     need_no_options("merge", files, (*OUTPUT, *FLAGS))
     if not files:
         raise UsageError("no shards to merge", where="merge", fix="give files that --shard=I/N --report=json:FILE wrote")
-    need_output("merge", output, "json")
+    need_output("merge", output, "json", files)
     read_files = [(file, *read(file)) for file in files]
     for *_, cut in read_files:
         if cut:

@@ -31,7 +31,7 @@ def run(given: Sequence[str]) -> tuple[str, int]:
     if len(files) > 1 and (single := next((name for name, _ in reports if name != JOINED), "")):
         fix = f"render one file at a time; {JOINED} joins runs on a page, and 'benchgraph merge' the shards of one run"
         raise UsageError(f"{len(files)} files, and this report is of one run", where=f"render: --report={single}", fix=fix)
-    need_places("render", reports)
+    need_places("render", reports, files)
     with progress_line():
         runs = [_run(file) for file in files]
         said = write_reports("render", reports, lambda name: _text(name, files, runs), lambda name: _shown(name, files, runs))

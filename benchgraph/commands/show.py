@@ -34,12 +34,12 @@ def show(given: list[str], bench: Bench) -> str:
     suffix = Path(output).suffix.lower().removeprefix(".")
     if suffix in FORMATS and suffix != format:
         raise UsageError(f"the file's name says {suffix}", where=f"show: --output={output}", fix=f"write '--format={suffix}'")
-    need_output("show", output, "console" if format == "text" else format)
     problems = select_cases("show", words).problems
     if len(problems) != 1 or len(problems[0].globals.policies) != 1:
         count = f"{len(problems)} cases" if len(problems) != 1 else f"{len(problems[0].globals.policies)} policies"
         raise UsageError(f"{count} to draw", where="show", fix="give one --case, one value per option and one --policy")
     (problem,) = problems
+    need_output("show", output, "console" if format == "text" else format, (problem.file,))
     (policy,) = problem.globals.policies
     graph = problem.graph()
     partitions = bench.library(problem.globals.library[0]).partitions(graph, PolicyChoice.read(policy).policy)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from benchgraph.core.files import real
 from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.options.parsers import one_of
 from benchgraph.options.plugins import contradicts
@@ -27,11 +28,12 @@ def report_of(known: Collection[str]) -> Callable[[str], Wanted]:
     return parse
 
 
-def need_places(command: str, reports: Sequence[Wanted]) -> None:
-    """Raise UsageError for a file that cannot be written."""
+def need_places(command: str, reports: Sequence[Wanted], inputs: Iterable[str] = ()) -> None:
+    """Raise UsageError for a file that cannot be written, and for one of the inputs."""
+    read = {real(Path(file)) for file in inputs}
     for name, file in reports:
         if file:
-            need_file(Path(file), f"{command}: --report={name}:{file}")
+            need_file(Path(file), f"{command}: --report={name}:{file}", read)
 
 
 def write_reports(

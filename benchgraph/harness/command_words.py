@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from benchgraph.core.errors import UnknownOption, UsageError, did_you_mean
+from benchgraph.core.files import real
 from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.options.argv import CommandLine, parse
 from benchgraph.options.plugins import contradicts, driver_option
@@ -66,8 +67,9 @@ def need_no_options(command: str, words: Sequence[str], options: Sequence[str], 
             raise UsageError("a word that is not an option", where=f"{command}: {word}", fix=listed)
 
 
-def need_output(command: str, file: str, kind: str) -> None:
+def need_output(command: str, file: str, kind: str, inputs: Iterable[str | Path | None] = ()) -> None:
     """Check that the command's output file can be written. kind: of report, '' for other files; a file of '' or - is the terminal.
+    inputs: what the command reads, which is not to be overwritten.
 
     Raises UsageError for a suffix of another report, and for a file that cannot be written.
     """
@@ -75,7 +77,7 @@ def need_output(command: str, file: str, kind: str) -> None:
         what = f"the file's name says {other}, and {kind} is what it gets"
         raise UsageError(what, where=f"{command}: --output={file}", fix="name it otherwise")
     if file not in ("", STDOUT):
-        need_file(Path(file), file)
+        need_file(Path(file), file, {real(Path(read)) for read in inputs if read})
 
 
 def select_cases(command: str, words: Sequence[str]) -> CommandLine:

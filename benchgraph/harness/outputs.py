@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TextIO
@@ -26,8 +26,12 @@ from benchgraph.results.json_report import is_plain, unwritable
 STDOUT = "-"  # stands for standard output
 
 
-def need_outputs(settings: Globals) -> None:
-    """Check every output file of the options. Raises UsageError for a file used twice, and for one that cannot be written."""
+def need_outputs(settings: Globals, inputs: Iterable[Path] = ()) -> None:
+    """Check every output file of the options. Raises UsageError for a file used twice, and for one that cannot be written.
+
+    inputs: files that the run reads, which no output may overwrite; that of --resume is read and written.
+    """
+    read = {*map(real, inputs), *(real(Path(file)) for file in (settings.data, settings.tuning) if file)}
     places = dict[object, str]()
     for name, file in settings.reports:
         option = f"--report={name}:{file}" if (name, file) in settings.report else f"--resume={file}"
@@ -37,7 +41,7 @@ def need_outputs(settings: Globals) -> None:
             what = "two reports on standard output" if file == STDOUT else "two reports in one file"
             raise UsageError(what, where=f"{other}, {option}", fix="give each a place of its own")
         if file != STDOUT:
-            need_file(Path(file), option)
+            need_file(Path(file), option, read if file != settings.resume else ())
     here = "." if config().dump else ""
     for folder, option in (
         (settings.dump_dir, f"--dump-dir={settings.dump_dir}"),
@@ -49,8 +53,12 @@ def need_outputs(settings: Globals) -> None:
             need_folder(Path(folder), option)
 
 
-def need_file(path: Path, where: str) -> None:
-    """Check that the file can be written, making only its folder. Raises UsageError. where: its name in errors."""
+def need_file(path: Path, where: str, inputs: Collection[Path] = ()) -> None:
+    """Check that the file can be written, making only its folder, and is none of the inputs, real paths. Raises UsageError. where: its
+    name in errors.
+    """
+    if real(path) in inputs:
+        raise UsageError("it is read, and would be overwritten", where=where, fix="name another file")
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
