@@ -211,6 +211,11 @@ def test_places_that_contradict_themselves_are_refused(cases: Path, words: str, 
         "merge good.json other.json --output=good.json",
         "render good.json --report=json:good.json",
         "compare a.json,link good.json --report=markdown:link",
+        "--graph --history=link --report=json:good.json --case=packaged/relu.json",
+        "--graph --history=sqlite:///good.json --report=json:good.json --case=packaged/relu.json",
+        "history --history=good.json --report=json:link",
+        "regressions --history=good.json --report=json:good.json",
+        "tune --store=link --output=link --case=good.json",
         "import folder/graph.json -o folder",
         "import folder/times.txt -o folder",
     ],
@@ -409,6 +414,15 @@ def test_a_missing_batch_file_is_exit_2(cases: Path) -> None:
         (["localise", "--json=x"], "benchgraph: localise: --json takes no value, and 'x' is one; write '--json'\n"),
         (["merge", "a", "--incomplete=1"], "benchgraph: merge: --incomplete takes no value, and '1' is one; write '--incomplete'\n"),
         (["opt", "--list="], "benchgraph: opt: --list takes no value, and '' is one; write '--list'\n"),
+        (
+            ["render", "a", "--report=csv:x", "--report=junit:./x"],
+            "benchgraph: render: --report=csv:x, --report=junit:./x: two reports in one file; give each a place of its own\n",
+        ),
+        (["history", "--commit=HEAD"], "benchgraph: history: --commit: it is of a report that is added; add --add=FILE, or leave it out\n"),
+        (
+            ["history", "--add=a", "--case=x"],
+            "benchgraph: history: --case: --add only adds a report; leave it out, and ask for it afterwards\n",
+        ),
         (["render", ""], "benchgraph: render: an empty word, as of a variable that is not set; give a name, or leave it out\n"),
         (["ops", ""], "benchgraph: ops: an empty word, as of a variable that is not set; give a name, or leave it out\n"),
         (["explain", "--case=mlp.json", "--match=none"], "benchgraph: --match and --shard leave none of 1 cases; widen them\n"),
@@ -461,6 +475,14 @@ def test_an_unknown_stage_in_the_environment_is_exit_2(cases: Path, monkeypatch:
     monkeypatch.setenv("BENCHGRAPH_PRINT_AFTER", stages)
     result = run("--mode=L", "--graph", "--case=good.json")
     assert (result.stderr, result.stdout, result.exit_code) == (f"benchgraph: {message}\n", "", 2)
+
+
+@pytest.mark.parametrize("command", ["show", "explain", "localise", "compile-times", "tune"])
+@pytest.mark.parametrize("option", ["--report=json", "--history=h.db", "--resume=a.json", "--save-failures=out", "--cluster=local:2"])
+def test_a_command_that_runs_no_batch_refuses_options_of_its_results(cases: Path, command: str, option: str) -> None:
+    result = run(command, "--case=good.json", option)
+    assert result.stderr.startswith(f"benchgraph: {command}: {option.partition('=')[0]}: the command runs no batch to ")
+    assert (result.exit_code, result.stdout, sorted(cases.iterdir())) == (2, "", [cases / "good.json"])
 
 
 @pytest.mark.parametrize("command", ["show", "explain", "compile-times", "tune", "fuzz"])

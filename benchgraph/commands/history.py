@@ -34,7 +34,11 @@ Answer: TypeAlias = tuple[str, int]  # output for the terminal, and the exit cod
 def history(given: list[str]) -> Answer:
     """Lists the runs; with --case shows a case's times; with --add stores a report. Raises BenchgraphError, UsageError for the words."""
     words, reports = _words("history", given, "--history", "--case", "--policy", "--since", "--add", "--commit", "--report", COMMIT_URL)
-    database = Database(words.get("--history") or config().history)
+    database = _database("history", words, reports)
+    if "--commit" in words and "--add" not in words:
+        raise UsageError("it is of a report that is added", where="history: --commit", fix="add --add=FILE, or leave it out")
+    if "--add" in words and (others := set(words) - {"--add", "--commit", "--history"}):
+        raise UsageError("--add only adds a report", where=f"history: {min(others)}", fix="leave it out, and ask for it afterwards")
     if file := words.get("--add"):
         return _add(database, Path(file), words.get("--commit", ""))
     data = load(database, _filter("history", words, "--case"))
@@ -55,7 +59,7 @@ def regressions(given: list[str]) -> Answer:
     """Reports what got slower for good. Raises BenchgraphError, UsageError for the words."""
     words, reports = _words("regressions", given, "--history", "--match", "--policy", "--since", "--threshold", "--report", COMMIT_URL)
     threshold = _value("regressions", words, "--threshold", share, THRESHOLD)
-    database = Database(words.get("--history") or config().history)
+    database = _database("regressions", words, reports)
     data = load(database, _filter("regressions", words, "--match"))
     changes = data.changes(threshold)
     slower = any(c.ratio > 1 and c.mended is None for of_one in changes.values() for c in of_one)
@@ -96,18 +100,24 @@ def _add(database: Database, file: Path, commit: str) -> Answer:
 
 
 def _words(command: str, given: list[str], *options: str) -> tuple[dict[str, str], list[Wanted]]:
-    """Option -> value, and the reports of --report. Raises UsageError, also for a report that cannot be written."""
+    """Option -> value, and the reports of --report. Raises UsageError."""
     rest = list[str]()
     pairs = list(own_options(command, options, given, rest, form="=VALUE", barred="--"))
     need_no_options(command, rest, options, allows_others=False)
     reports = [parsed_value(command, option, value, report_of(REPORTS)) for option, value in pairs if option == "--report"]
-    need_places(command, reports)
     words = dict(pairs)
     if COMMIT_URL in words:
         parsed_value(command, COMMIT_URL, words[COMMIT_URL], check_url)
         if all(name != "html" for name, _ in reports):
             raise UsageError("only a page has links", where=f"{command}: {COMMIT_URL}", fix="add --report=html:FILE")
     return words, reports
+
+
+def _database(command: str, words: Mapping[str, str], reports: Sequence[Wanted]) -> Database:
+    """The history. Raises UsageError for a report that cannot be written, or would overwrite it."""
+    database = Database(words.get("--history") or config().history)
+    need_places(command, reports, [str(database.file)] if database.file else [])
+    return database
 
 
 def _filter(command: str, words: dict[str, str], case: str) -> SeriesFilter:

@@ -75,7 +75,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     An error in a case ends only that case. Raises UsageError for invalid words, BenchgraphError for files that cannot be written.
     """
     request = read(given)
-    need_output("tune", request.output, "console")
+    need_output("tune", request.output, "console", [request.store])
     if request.store:
         need_file(Path(request.store), f"tune: --store={request.store}")
     problems = select_cases("tune", request.rest).problems

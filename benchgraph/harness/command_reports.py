@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from benchgraph.core.errors import UsageError
 from benchgraph.core.files import real
 from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.options.parsers import one_of
@@ -29,11 +30,14 @@ def report_of(known: Collection[str]) -> Callable[[str], Wanted]:
 
 
 def need_places(command: str, reports: Sequence[Wanted], inputs: Iterable[str] = ()) -> None:
-    """Raise UsageError for a file that cannot be written, and for one of the inputs."""
-    read = {real(Path(file)) for file in inputs}
+    """Raise UsageError for a file that cannot be written, for one of the inputs, and for one of two reports."""
+    read, places = {real(Path(file)) for file in inputs}, dict[Path, str]()
     for name, file in reports:
         if file:
-            need_file(Path(file), f"{command}: --report={name}:{file}", read)
+            option = f"--report={name}:{file}"
+            need_file(Path(file), f"{command}: {option}", read)
+            if (other := places.setdefault(real(Path(file)), option)) != option:
+                raise UsageError("two reports in one file", where=f"{command}: {other}, {option}", fix="give each a place of its own")
 
 
 def write_reports(

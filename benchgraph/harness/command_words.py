@@ -14,6 +14,8 @@ from benchgraph.options.argv import CommandLine, parse
 from benchgraph.options.plugins import contradicts, driver_option
 
 T = TypeVar("T")
+# Options of a run's results: field of Globals -> what they do with the batch
+OF_RUNS = {"report": "report", "history": "record", "resume": "resume", "save_failures": "save failures of", "cluster": "distribute"}
 NEGATIVE = re.compile(r"-\.?\d.*")  # a negative number is a value, not an option
 
 
@@ -83,16 +85,17 @@ def need_output(command: str, file: str, kind: str, inputs: Iterable[str | Path 
 def select_cases(command: str, words: Sequence[str]) -> CommandLine:
     """The cases that the command's words select. The default driver is graph; a named one may be anywhere among the words.
 
-    Raises UsageError for --report, which only runs write.
+    Raises UsageError for options of a run's results, which only runs have.
     """
     found = [(i, i + length) for i in range(len(words)) if (length := _names_driver(words, i))]
     if len(found) == 1:
         ((begin, end),) = found
         words = [*words[begin:end], *words[:begin], *words[end:]]
     line = parse(words, default="graph", command=command)
-    if line.globals.report:
-        fix = f"leave it out, or leave out '{command}'; 'benchgraph {command} --help' says what the command writes"
-        raise UsageError("the command runs no batch to report", where=f"{command}: --report", fix=fix)
+    for name, verb in OF_RUNS.items():
+        if getattr(line.globals, name):
+            fix = f"leave it out, or leave out '{command}'; 'benchgraph {command} --help' says what the command writes"
+            raise UsageError(f"the command runs no batch to {verb}", where=f"{command}: --{name.replace('_', '-')}", fix=fix)
     return line
 
 

@@ -31,7 +31,8 @@ def need_outputs(settings: Globals, inputs: Iterable[Path] = ()) -> None:
 
     inputs: files that the run reads, which no output may overwrite; that of --resume is read and written.
     """
-    read = {*map(real, inputs), *(real(Path(file)) for file in (settings.data, settings.tuning) if file)}
+    named = (settings.data, settings.tuning, settings.history.removeprefix("sqlite:///"))
+    read = {*map(real, inputs), *(real(Path(file)) for file in named if file)}
     places = dict[object, str]()
     for name, file in settings.reports:
         option = f"--report={name}:{file}" if (name, file) in settings.report else f"--resume={file}"
