@@ -21,7 +21,8 @@ def libraries(word: str) -> tuple[str, ...]:
     """[LABEL=]KIND[:PLACE] (library_name.py); several joined by commas."""
     words = names(word)
     if double := next((w for w in words if words.count(w) > 1), ""):
-        raise ValueError(f"{double} is named twice; to compare it with itself give it labels, as in a={double},b={double}")
+        bare = double.rpartition("=")[2]
+        raise ValueError(f"{double} is named twice; to compare it with itself give it labels, as in a={bare},b={bare}")
     named = list(labels(words).values())
     twice = next((label for label in named if named.count(label) > 1), "")
     if twice:

@@ -48,6 +48,7 @@ def test_a_path_may_contain_commas_after_a_backslash() -> None:
         ("onednn,", "choose among benchgraph, onednn, onednn:primitives, .*, inductor$"),
         ("onedn", "did you mean 'onednn'"),
         ("a b=tensorflow", "choose among"),
+        ("a=onednn,a=onednn", "a=onednn is named twice; to compare it with itself give it labels, as in a=onednn,b=onednn"),
         ("onednn,onednn", "onednn is named twice; to compare it with itself give it labels, as in a=onednn,b=onednn"),
         ("a=onednn,a=benchgraph", "two libraries are called a: give one another label, as in new=benchgraph"),
         ("onednn,onednn=benchgraph", "two libraries are called onednn"),
