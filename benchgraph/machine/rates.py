@@ -173,11 +173,13 @@ class Windows:
 
     condition_cycles: of a tap's condition, or of what else a loop of one element takes. sum_cycles: of a vector of sums, to load and to
     store it. scattered_streams: elements in one expression, each of a stream of its own, with which what is beyond L2 takes twice as long.
+    load_hidden_share: of the shorter of a vector's loads and arithmetic, what the longer hides; nests of elements have the same.
     """
 
     condition_cycles: float
     sum_cycles: float
     scattered_streams: float
+    load_hidden_share: float
 
 
 def _group(src: DType) -> str:

@@ -38,9 +38,6 @@ class Breakdown(ABC):
         return f"{self.total / 1000:.3g} us ({', '.join(shown)})"
 
 
-VECTOR_HIDDEN_SHARE = 0.75  # of the shorter of a vector's loads and arithmetic, which the longer hides
-
-
 def overlapped(first: float, second: float, hidden_share: float) -> float:
     """The longer of two times, and what it does not hide of the shorter.
 

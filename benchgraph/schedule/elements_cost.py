@@ -11,7 +11,7 @@ from benchgraph.machine.rates import Kernels, Level
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, Target, lanes_for
 from benchgraph.schedule.choose import Choice
-from benchgraph.schedule.cost import VECTOR_HIDDEN_SHARE, Breakdown, overlapped
+from benchgraph.schedule.cost import Breakdown, overlapped
 from benchgraph.schedule.elements import Access, Axes, ElementNest, axes_of, axis_of, regions, space
 from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.schedule.primitives import Schedule, UnrollJam
@@ -132,7 +132,7 @@ class ElementCosts:
         loads = sum(self._access(a, inner, length, min(tiles) if len(tiles) > 1 else 0, stored) for a in accesses)
         work = nest.instructions[phase] * rates.vector.simple_cycles
         sums = 0.0 if inner[-1] in nest.reduced else self.nest.sums[phase] * rates.windows.sum_cycles / schedule.jam.count
-        return overlapped(loads, work, VECTOR_HIDDEN_SHARE) + sums + rates.overheads.iteration_cycles / 4
+        return overlapped(loads, work, rates.windows.load_hidden_share) + sums + rates.overheads.iteration_cycles / 4
 
     def _access(self, a: Access, inner: Axes, length: int, tile: int, stored: frozenset[int]) -> float:
         """Cycles of a vector that is read or written. tile: the shorter side of a tile that is transposed."""

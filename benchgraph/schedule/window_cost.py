@@ -13,7 +13,7 @@ from benchgraph.machine.rates import Kernels
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.schedule.choose import Choice, until_worse
-from benchgraph.schedule.cost import VECTOR_HIDDEN_SHARE, Breakdown, overlapped
+from benchgraph.schedule.cost import Breakdown, overlapped
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.traffic import HELD
 from benchgraph.schedule.window import TAP_GROUP, Passed, Read, WindowNest, axis, groups, space, tap
@@ -96,7 +96,7 @@ class WindowCosts:
         loops = prod(nest.taps) / max(terms, 1)
         loads = sum(self._distinct(read, by, sizes) * self._load(read) for read in nest.reads)
         work = by * terms * nest.instructions * rates.vector.simple_cycles
-        each = overlapped(loads, work, VECTOR_HIDDEN_SHARE)
+        each = overlapped(loads, work, rates.windows.load_hidden_share)
         if loops <= 1:
             return each + by * of_sum
         if schedule.order[-1:] == (axis(nest.x),):
