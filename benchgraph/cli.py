@@ -143,7 +143,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
             raise UsageError("nothing to run", fix=f"add {line.case}")
         jobs = _workers(line)
         _need_resources(line, ctx.obj)
-        need_outputs(line.globals, {p.file for p in line.problems if p.file})
+        need_outputs(line.globals, {p.file for p in line.problems})
     except BenchgraphError as bad:
         ctx.exit(_refused(bad, ExitCode.refused))
     for note in line.notes:

@@ -151,7 +151,7 @@ def _apply(f: FunctionBuilder, op: tir.BinOp, dtype: DType, x: ir.Value, y: ir.V
 
 
 def _propagates_nan(op: tir.BinOp, dtype: DType) -> bool:
-    return op is not op.by_order and dtype is DType.f32
+    return op.keeps_nan and dtype is DType.f32
 
 
 @dataclass(frozen=True)

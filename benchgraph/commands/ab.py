@@ -77,7 +77,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     """
     request = read_words(given)
     line = cases("ab", request.rest, BUDGET_MS, CASES)
-    need_places("ab", request.reports, {str(p.file) for p in line.problems if p.file})
+    need_places("ab", request.reports, {p.file for p in line.problems})
     old, new = sides("ab", *request.versions, bench)
     need_versions("ab", line.problems, (old, new), bench)
     for note in line.notes:

@@ -116,7 +116,7 @@ def _words(command: str, given: list[str], *options: str) -> tuple[dict[str, str
 def _database(command: str, words: Mapping[str, str], reports: Sequence[Wanted]) -> Database:
     """The history. Raises UsageError for a report that cannot be written, or would overwrite it."""
     database = Database(words.get("--history") or config().history)
-    need_places(command, reports, [str(database.file)] if database.file else [])
+    need_places(command, reports, [database.file])
     return database
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchgraph.core.errors import BenchgraphError, UsageError, within
-from benchgraph.core.files import read_text, real
+from benchgraph.core.files import read_text
 from benchgraph.core.formats import counted, size
 from benchgraph.core.printable import printable, shortened
 from benchgraph.graph import Graph
@@ -85,7 +85,7 @@ def _log(request: Request) -> tuple[str, ExitCode]:
 def _need_files(request: Request, *names: str) -> None:
     """Raise UsageError unless files of these names can be written to the folder."""
     for name in names:
-        need_file(request.folder / name, f"import: --output={request.folder}", {real(request.file)})
+        need_file(request.folder / name, f"import: --output={request.folder}", [request.file])
 
 
 def _model(request: Request) -> str:

@@ -129,11 +129,12 @@ class _Reader:
         g, domain, src, dst = self.g, self.domain, next(iter(op.ins), -1), op.outs[0]
         form, phase = op.lowering.form, max((self.phase.get(v, 0) for v in op.ins), default=0)
         self.phase.update(dict.fromkeys(op.outs, phase + isinstance(form, Reduction)))
+        work = _per_element(g, op)
         match form:
             case Elementwise():
                 index = self._at(domain.axes[dst])
                 reads = [self._access(v, right_aligned(index, len(g.value(v).shape), Const(0)), phase) for v in op.ins]
-                self._record(op, reads)
+                self._record(op, work, reads)
                 yield from reads
                 for position in () if form.position is None else form.position(op.attrs, g.value(dst).shape, index):
                     yield Access(-1, 0, tuple(unit_steps.step(position, var) for var in self.variables), phase)
@@ -156,13 +157,13 @@ class _Reader:
                     yield self._access(dst, index, phase, is_store=True)
         axes = domain.axes.get(src if isinstance(form, Reduction) or dst in domain.scattered else dst, self.variables)
         is_per_element = not domain.reduced or domain.reduced.intersection(axes) or axes is self.variables
-        self.instructions[phase] += _per_element(g, op) if is_per_element else 0
+        self.instructions[phase] += work if is_per_element else 0
 
-    def _record(self, op: Op, reads: Sequence[Access]) -> None:
+    def _record(self, op: Op, work: int, reads: Sequence[Access]) -> None:
         """What computes its result again: its own instructions and store, and what computes operands that are private."""
         own = [a for a in reads if a.axes & self.domain.reduced]
         if len(op.outs) == 1 and all(a.instructions or not a.is_private for a in own):
-            count = _per_element(self.g, op) + 1 + sum(a.instructions - 1 for a in own if a.is_private)
+            count = work + 1 + sum(a.instructions - 1 for a in own if a.is_private)
             self.chains[op.outs[0]] = count, sum(a.source_bits if a.is_private else a.bits for a in own)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from benchgraph.core.errors import UsageError
-from benchgraph.core.files import real
-from benchgraph.harness.outputs import STDOUT, need_file
+from benchgraph.harness.outputs import STDOUT, need_file, need_own_place
 from benchgraph.options.parsers import one_of
 from benchgraph.options.plugins import contradicts
 from benchgraph.results.json_report import write
@@ -29,15 +27,14 @@ def report_of(known: Collection[str]) -> Callable[[str], Wanted]:
     return parse
 
 
-def need_places(command: str, reports: Sequence[Wanted], inputs: Iterable[str] = ()) -> None:
+def need_places(command: str, reports: Sequence[Wanted], inputs: Collection[str | Path | None] = ()) -> None:
     """Raise UsageError for a file that cannot be written, for one of the inputs, and for one of two reports."""
-    read, places = {real(Path(file)) for file in inputs}, dict[Path, str]()
+    places = dict[object, str]()
     for name, file in reports:
         if file:
             option = f"--report={name}:{file}"
-            need_file(Path(file), f"{command}: {option}", read)
-            if (other := places.setdefault(real(Path(file)), option)) != option:
-                raise UsageError("two reports in one file", where=f"{command}: {other}, {option}", fix="give each a place of its own")
+            need_file(Path(file), f"{command}: {option}", inputs)
+            need_own_place(places, file, option, f"{command}: ")
 
 
 def write_reports(

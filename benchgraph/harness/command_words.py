@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchgraph.core.errors import UnknownOption, UsageError, did_you_mean
-from benchgraph.core.files import real
 from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.options.argv import CommandLine, parse
 from benchgraph.options.plugins import contradicts, driver_option
@@ -79,7 +78,7 @@ def need_output(command: str, file: str, kind: str, inputs: Iterable[str | Path 
         what = f"the file's name says {other}, and {kind} is what it gets"
         raise UsageError(what, where=f"{command}: --output={file}", fix="name it otherwise")
     if file not in ("", STDOUT):
-        need_file(Path(file), file, {real(Path(read)) for read in inputs if read})
+        need_file(Path(file), file, inputs)
 
 
 def select_cases(command: str, words: Sequence[str]) -> CommandLine:

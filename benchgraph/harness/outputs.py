@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TextIO
@@ -26,22 +26,17 @@ from benchgraph.results.json_report import is_plain, unwritable
 STDOUT = "-"  # stands for standard output
 
 
-def need_outputs(settings: Globals, inputs: Iterable[Path] = ()) -> None:
+def need_outputs(settings: Globals, inputs: Iterable[Path | None] = ()) -> None:
     """Check every output file of the options. Raises UsageError for a file used twice, and for one that cannot be written.
 
     inputs: files that the run reads, which no output may overwrite; that of --resume is read and written.
     """
-    named = (settings.data, settings.tuning, settings.history.removeprefix("sqlite:///"))
-    read = {*map(real, inputs), *(real(Path(file)) for file in named if file)}
+    read = (*inputs, settings.data, settings.tuning, settings.history.removeprefix("sqlite:///"))
     places = dict[object, str]()
     for name, file in settings.reports:
         option = f"--report={name}:{file}" if (name, file) in settings.report else f"--resume={file}"
-        if not file:
-            continue
-        if (other := places.setdefault(file if file == STDOUT else real(Path(file)), option)) != option:
-            what = "two reports on standard output" if file == STDOUT else "two reports in one file"
-            raise UsageError(what, where=f"{other}, {option}", fix="give each a place of its own")
-        if file != STDOUT:
+        need_own_place(places, file, option, "")
+        if file not in ("", STDOUT):
             need_file(Path(file), option, read if file != settings.resume else ())
     here = "." if config().dump else ""
     for folder, option in (
@@ -54,11 +49,19 @@ def need_outputs(settings: Globals, inputs: Iterable[Path] = ()) -> None:
             need_folder(Path(folder), option)
 
 
-def need_file(path: Path, where: str, inputs: Collection[Path] = ()) -> None:
-    """Check that the file can be written, making only its folder, and is none of the inputs, real paths. Raises UsageError. where: its
-    name in errors.
+def need_own_place(places: dict[object, str], file: str, option: str, command: str) -> None:
+    """Add the place of a report, '' for none. Raises UsageError if another option has it. command: what stands before options in errors."""
+    if file and (other := places.setdefault(file if file == STDOUT else real(Path(file)), option)) != option:
+        what = "two reports on standard output" if file == STDOUT else "two reports in one file"
+        raise UsageError(what, where=f"{command}{other}, {option}", fix="give each a place of its own")
+
+
+def need_file(path: Path, where: str, inputs: Iterable[str | Path | None] = ()) -> None:
+    """Check that the file can be written, making only its folder, and is none of the inputs. Raises UsageError.
+
+    where: its name in errors.
     """
-    if real(path) in inputs:
+    if real(path) in {real(Path(file)) for file in inputs if file}:
         raise UsageError("it is read, and would be overwritten", where=where, fix="name another file")
     try:
         if path.is_dir():

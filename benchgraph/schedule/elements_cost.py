@@ -57,11 +57,13 @@ def _best(costed: Sequence[tuple[Schedule, ElementCost]]) -> tuple[Schedule, Ele
 @lru_cache(maxsize=4096)
 def choose_elements(nest: ElementNest, target: Target) -> Choice:
     """The schedule of least cost; of those that cost nearly the same, the first. In which order results are summed is decided for CORES."""
-    costs, schedules = ElementCosts(nest, target), tuple(space(nest, target))
-    usual = min(schedules, key=lambda s: costs(s, CORES).total)
+    costs = ElementCosts(nest, target)
+    by_cores = [(s, costs(s, CORES)) for s in space(nest, target)]
+    usual, _ = min(by_cores, key=lambda each: each[1].total)
     least_cores = CORES if nest.is_shared else 1  # a split reduction beside it is decided for CORES, and their loops may be merged
     most_cores = CORES if usual.split else max(target.cores, least_cores)
-    costed = [(s, costs(s, most_cores)) for s in schedules if _sums(nest, s) == _sums(nest, usual)]
+    sums = _sums(nest, usual)
+    costed = [(s, cost if most_cores == CORES else costs(s, most_cores)) for s, cost in by_cores if _sums(nest, s) == sums]
     return Choice.of(_best(costed), costed)
 
 

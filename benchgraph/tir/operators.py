@@ -49,6 +49,11 @@ class BinOp(Enum):
         """min for minimum, max for maximum, which differ in NaN alone; itself for others."""
         return {BinOp.minimum: BinOp.min, BinOp.maximum: BinOp.max}.get(self, self)
 
+    @cached_property
+    def keeps_nan(self) -> bool:
+        """Whether it is an extreme that is NaN where an operand is."""
+        return self is not self.by_order
+
 
 _COMPARISONS = frozenset({BinOp.eq, BinOp.ne, BinOp.lt, BinOp.le, BinOp.gt, BinOp.ge})
 _EXTREMES = frozenset({BinOp.min, BinOp.max, BinOp.minimum, BinOp.maximum})

@@ -31,7 +31,6 @@ _IN_A_ROW = 2  # samples of a loop: the first brings data into the cache
 _SPREAD = 8  # share of the buffer's size over which these lines lie
 _WRITTEN_BYTES = 128 << 10  # by one core, and still in its L2
 _ROWS = 4  # that are read side by side
-_HALF_LINE = LINE_BYTES // 8  # lanes
 _SLACK_BYTES = 1 << 20  # sizes are rounded up to whole steps of all threads
 
 
@@ -57,7 +56,8 @@ def memory_loops(target: Target) -> Iterator[tuple[str, TimedLoop | Sampled]]:
             yield _name(level, "write", threads), _stores(target, threads, buffer, nbytes, is_non_temporal=False)
         yield _name("dram", "non_temporal", threads), _stores(target, threads, buffer, most, is_non_temporal=True)
     yield "l2.rows_read_bytes_per_cycle", _loads_of_rows(target, buffer, level_bytes("l2", target, 1, most), (target.lanes, 2))
-    yield "dram.page_rows_read_bytes_per_ns", _loads_of_rows(target, buffer, most, (min(target.lanes, _HALF_LINE), 1))
+    half_a_line = LINE_BYTES // 2 // 4  # lanes
+    yield "dram.page_rows_read_bytes_per_ns", _loads_of_rows(target, buffer, most, (min(target.lanes, half_a_line), 1))
     for level in LEVELS:  # half as much of L2, whose lines collide where pages lie anywhere
         nbytes = most // _SPREAD if level == "dram" else level_bytes(level, target, 1, most) // (1 + (level == "l2"))
         yield f"{level}.latency_ns", _chase(target, mapped(nbytes), is_warm=level != "dram")

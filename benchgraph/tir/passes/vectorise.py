@@ -88,7 +88,7 @@ def _copies(loop: Loop) -> int:
 def _is_chained(loop: Loop) -> bool:
     """Whether one accumulator takes several vectors at a time: of extremes that are NaN where an operand is, of which machine code checks
     two operands at once (codegen/expressions.py)."""
-    return loop.body == tuple(r.store for r in loop.reductions) and all(r.op is not r.op.by_order for r in loop.reductions)
+    return loop.body == tuple(r.store for r in loop.reductions) and all(r.op.keeps_nan for r in loop.reductions)
 
 
 def _bodies(loop: Loop, bases: list[ir.Expr], accs: list[list[ir.Tensor]]) -> list[ir.Stmt]:
